@@ -1,0 +1,86 @@
+package agent
+
+import (
+	"context"
+
+	"recibo/hub"
+	"recibo/store"
+)
+
+// FeedReports is the feed of report events: repetitions are dropped by the event id within its feed.
+const FeedReports = "reports"
+
+// Admit makes a batch of deliveries durable and says what became of each: it is the hub.AdmitFunc of every transport.
+// When it returns without an error the ledger holds the batch on disk, and it may be acknowledged.
+func (a *Agent) Admit(ctx context.Context, batch []hub.Delivery) ([]hub.Outcome, error) {
+	outcomes := make([]hub.Outcome, len(batch))
+	admissions := make([]store.Admission, 0, len(batch))
+	index := make([]int, 0, len(batch))
+	for i, d := range batch {
+		switch d.Verdict {
+		case hub.Skip:
+			outcomes[i] = hub.Skipped
+			a.counts.skipped.Add(1)
+			a.Log.Debug("event skipped", "origin", d.Origin, "reason", d.Reason)
+		case hub.Reject:
+			outcomes[i] = hub.Skipped
+			a.counts.rejected.Add(1)
+			a.Log.Warn("event refused: not authentic", "origin", d.Origin, "reason", d.Reason)
+		default:
+			admissions = append(admissions, admission(d))
+			index = append(index, i)
+		}
+	}
+	if len(admissions) == 0 {
+		return outcomes, nil
+	}
+	results, err := a.Ledger.Admit(ctx, admissions)
+	if err != nil {
+		return nil, err
+	}
+	for j, result := range results {
+		d := batch[index[j]]
+		switch result {
+		case store.Admitted:
+			outcomes[index[j]] = hub.Admitted
+			a.counts.admitted.Add(1)
+		case store.Repeated:
+			outcomes[index[j]] = hub.Repeated
+			a.counts.repeated.Add(1)
+		default:
+			outcomes[index[j]] = hub.Quarantined
+			a.counts.quarantined.Add(1)
+			reason := d.Reason
+			if result == store.Conflict {
+				reason = "the event id was used before for another event or report"
+			}
+			a.Log.Warn("event quarantined", "origin", d.Origin, "event", d.Event.ID, "reason", reason)
+		}
+	}
+	a.Step(StepAdmitted)
+	a.Wake()
+	return outcomes, nil
+}
+
+func admission(d hub.Delivery) store.Admission {
+	e := d.Event
+	adm := store.Admission{
+		Feed:      FeedReports,
+		EventID:   e.ID,
+		EventName: e.Name,
+		Receipt:   store.Key{Kind: store.Report, ID: e.ReportID},
+		Transport: d.Transport,
+		Origin:    d.Origin,
+		Source:    e.Source,
+		Tenant:    e.Tenant,
+	}
+	// The bytes go along in any case: the ledger keeps them only of what it quarantines.
+	adm.Headers, adm.Data = e.Headers, d.Raw
+	if d.Verdict == hub.Quarantine {
+		adm.Quarantine = &store.Quarantined{
+			Feed: FeedReports, Transport: d.Transport, Origin: d.Origin, Reason: d.Reason,
+			EventID: e.ID, EventName: e.Name, Receipt: adm.Receipt, Headers: e.Headers, Data: d.Raw,
+		}
+	}
+	return adm
+}

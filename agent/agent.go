@@ -1,0 +1,255 @@
+// Package agent brings reports home. Events, sweeps and people only make receipts due in the ledger; the agent works from
+// the ledger, asks the authority, publishes the file and settles the receipt. What is due survives every stop, and an
+// attempt settles no more than what it started from.
+package agent
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"recibo/downloads"
+	"recibo/hub"
+	"recibo/reporter"
+	"recibo/rest"
+	"recibo/setting"
+	"recibo/store"
+)
+
+// Reporter is what the agent needs of Reporter's client. Every Acquire is followed by one call of the class or a Cancel.
+type Reporter interface {
+	Acquire(context.Context, rest.Class) error
+	Cancel(rest.Class)
+	Report(ctx context.Context, id string) (*reporter.Report, error)
+	Page(ctx context.Context, page, limit int, q reporter.ListQuery) ([]reporter.Report, error)
+	Download(ctx context.Context, id string, resume reporter.Resume) (*reporter.Download, error)
+	Gates() []rest.GateStatus
+}
+
+// Options are what an Agent is made of.
+type Options struct {
+	Config        Config
+	Ledger        *store.Store
+	Folder        *downloads.Folder // nil: nothing is brought home
+	Manifest      bool              // write <file>.receipt.json
+	MaxSize       setting.Size      // of a file; 0: as the folder says
+	Retention     time.Duration     // of settled receipts; 0 keeps them
+	Reporter      Reporter          // nil: there is no authority, so nothing is settled
+	Subscriptions []hub.Subscription
+	Log           *slog.Logger
+	Now           func() time.Time
+	Step          func(Step) // tests stop the process at a step; nil otherwise
+}
+
+// Step is a numbered point of publishing and settling.
+type Step string
+
+// The steps in their order. A process that stops at any of them leaves a state that the next start completes.
+const (
+	StepAdmitted  Step = "1 admitted"
+	StepDescribed Step = "2 described"
+	StepStaged    Step = "3 staged"
+	StepWritten   Step = "4 written"
+	StepSynced    Step = "5 synced"
+	StepAnnounced Step = "6 announced"
+	StepPublished Step = "7 published"
+	StepSettled   Step = "8 settled"
+)
+
+// Steps lists all of them.
+var Steps = [...]Step{StepAdmitted, StepDescribed, StepStaged, StepWritten, StepSynced, StepAnnounced, StepPublished, StepSettled}
+
+// Agent settles receipts.
+type Agent struct {
+	Options
+	counts counters
+
+	described *queue // to be described
+	hinted    *queue // described already by a list
+	ready     *queue // to be downloaded
+	wake      chan struct{}
+
+	mu     sync.Mutex
+	active map[store.Key]*transfer
+	hints  map[store.Key]hint // descriptions that a list has just given
+	sweep  *sweeping          // the sweep in progress, which others join
+
+	folder  trouble // of the download folder
+	settles signal  // after each settled attempt
+	working atomic.Bool
+	started chan struct{} // closed once Work takes up its work, or can't
+	begin   sync.Once
+}
+
+// counters since the start of the process.
+type counters struct {
+	admitted, repeated, skipped, rejected, quarantined atomic.Uint64
+	descriptions, downloads, delivered, bytes          atomic.Uint64
+}
+
+// New returns an agent that does nothing until Run or Work.
+func New(o Options) *Agent {
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Step == nil {
+		o.Step = func(Step) {}
+	}
+	return &Agent{
+		Options:   o,
+		described: newQueue(),
+		hinted:    newQueue(),
+		ready:     newQueue(),
+		wake:      make(chan struct{}, 1),
+		active:    map[store.Key]*transfer{},
+		started:   make(chan struct{}),
+		hints:     map[store.Key]hint{},
+	}
+}
+
+// Run is the daemon: it takes events in, settles what is due, sweeps and prunes until ctx ends. Intake stops first, work
+// in progress gets agent.shutdown, the rest stays due. An error means that the agent can't go on without a person.
+func (a *Agent) Run(ctx context.Context) error {
+	intake, stop := context.WithCancelCause(ctx)
+	defer stop(nil)
+	var wg sync.WaitGroup
+	for _, s := range a.Subscriptions {
+		wg.Go(func() { a.subscribe(intake, stop, s) })
+		wg.Go(func() { a.sweepOnBinding(intake, s) })
+	}
+	wg.Go(func() { a.pollOnSchedule(intake) })
+	wg.Go(func() { a.pruneOnSchedule(intake) })
+	err := a.Work(intake)
+	wg.Wait()
+	if ctx.Err() == nil {
+		return errors.Join(context.Cause(intake), err) // a subscription ended for good
+	}
+	return err
+}
+
+// Work settles what is due until ctx ends, and returns when its workers have ended.
+func (a *Agent) Work(ctx context.Context) error {
+	defer a.begin.Do(func() { close(a.started) })
+	if err := a.recoverIntents(ctx); err != nil {
+		return err
+	}
+	a.working.Store(true)
+	a.begin.Do(func() { close(a.started) })
+	defer a.working.Store(false)
+	// Workers outlive the dispatchers by agent.shutdown.
+	work, cut := context.WithCancel(context.WithoutCancel(ctx))
+	defer cut()
+	var workers, loops sync.WaitGroup
+	describers := max(4, a.Config.Workers)
+	loops.Go(func() { a.schedule(ctx) })
+	if a.Reporter != nil {
+		loops.Go(func() { a.dispatch(ctx, work, &workers, describeLane(a, describers)) })
+		loops.Go(func() { a.dispatch(ctx, work, &workers, hintLane(a, describers)) })
+		if a.Folder != nil {
+			loops.Go(func() { a.dispatch(ctx, work, &workers, downloadLane(a, a.Config.Workers)) })
+		}
+	}
+	loops.Wait()
+	timer := time.AfterFunc(a.Config.Shutdown, cut)
+	defer timer.Stop()
+	workers.Wait()
+	a.release()
+	return nil
+}
+
+// subscribe keeps one subscription going. Only what a person must change ends it.
+func (a *Agent) subscribe(ctx context.Context, stop context.CancelCauseFunc, s hub.Subscription) {
+	if err := s.Run(ctx, a.Admit); err != nil && ctx.Err() == nil {
+		a.Log.Error("the subscription ended", "transport", s.Health().Transport, "error", err)
+		stop(err)
+	}
+}
+
+// Wake makes the agent look at the ledger now.
+func (a *Agent) Wake() {
+	select {
+	case a.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Started is closed once Work has taken up its work, or has failed to.
+func (a *Agent) Started() <-chan struct{} { return a.started }
+
+// Working reports whether Work is running.
+func (a *Agent) Working() bool { return a.working.Load() }
+
+// pruneOnSchedule removes what is older than the retention, in small batches.
+func (a *Agent) pruneOnSchedule(ctx context.Context) {
+	for {
+		if err := a.Prune(ctx); err != nil && ctx.Err() == nil {
+			a.Log.Warn("old receipts could not be removed", "error", err)
+		}
+		if !sleep(ctx, time.Hour) {
+			return
+		}
+	}
+}
+
+// pruneBatch keeps one batch's commit short, so that admissions never wait long behind it.
+const pruneBatch = 256
+
+// Prune removes settled receipts older than the retention.
+func (a *Agent) Prune(ctx context.Context) error {
+	if a.Retention <= 0 {
+		return nil
+	}
+	before := a.Now().Add(-a.Retention)
+	for total := 0; ; {
+		n, err := a.Ledger.Prune(ctx, before, pruneBatch)
+		if err != nil {
+			return err
+		}
+		if total += n; n == 0 {
+			if total > 0 {
+				a.Log.Info("old receipts removed", "receipts", total, "before", before.UTC().Format(time.RFC3339))
+			}
+			return nil
+		}
+	}
+}
+
+// sleep waits and reports whether the wait was whole.
+func sleep(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+		return true
+	}
+}
+
+// signal tells any number of listeners that something happened since they last looked.
+type signal struct {
+	mu sync.Mutex
+	ch chan struct{}
+}
+
+// next returns a channel that is closed by the next raise.
+func (s *signal) next() <-chan struct{} {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch == nil {
+		s.ch = make(chan struct{})
+	}
+	return s.ch
+}
+
+func (s *signal) raise() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.ch != nil {
+		close(s.ch)
+		s.ch = nil
+	}
+}

@@ -1,0 +1,93 @@
+package agent
+
+import (
+	"time"
+
+	"recibo/reporter"
+	"recibo/store"
+)
+
+// Statuses of a report (Reporter's API). Anything else counts as not ended.
+const (
+	statusProcessing        = "Processing"
+	statusPendingExtraction = "PendingExtraction"
+	statusFinished          = "Finished"
+	statusPartial           = "Partial"
+	statusError             = "Error"
+)
+
+// action is what follows from a description of a report.
+type action int
+
+const (
+	download action = iota // bring the file home
+	settled                // the file of this very completion is home
+	record                 // record the failed data sources
+	fail                   // record that it ended in an error
+	expect                 // in progress: ask again later
+	keep                   // leave the delivered file and its state alone, and say what upstream now says
+)
+
+// next decides from what is on record and what the authority just said, and from nothing else: the name of an event
+// is a hint and has no say here.
+func next(r *store.Receipt, status, completedAt string) action {
+	home := r.Newest() != nil
+	switch status {
+	case statusFinished:
+		if home && !r.Force && reporter.SameCompletion(r.Settled, completedAt) {
+			return settled
+		}
+		return download
+	case statusPartial:
+		if home {
+			return keep // a delivered report never degrades
+		}
+		return record
+	case statusError:
+		if home {
+			return keep
+		}
+		return fail
+	default:
+		return expect
+	}
+}
+
+// knownStatus tells whether this version knows what the status means.
+func knownStatus(status string) bool {
+	switch status {
+	case statusProcessing, statusPendingExtraction, statusFinished, statusPartial, statusError:
+		return true
+	}
+	return false
+}
+
+// Bounds of asking again about what has not ended, and about what may still change.
+const (
+	askFirst = 5 * time.Minute
+	askCap   = 6 * time.Hour
+	// soonFirst is the first wait where an event says that the report has ended and the description does not know it yet.
+	soonFirst = 2 * time.Second
+	// changeFor bounds how long a partial or failed report is asked about again. After that a sweep, an event or a
+	// person brings news: otherwise the cost would grow with history.
+	changeFor = 7 * 24 * time.Hour
+)
+
+// askAgain returns the wait before the next description of a report that has not ended. An event that says otherwise
+// makes it short, for the description may lag behind the event.
+func askAgain(r *store.Receipt, now time.Time) time.Duration {
+	first := askFirst
+	if !r.Admitted.IsZero() && now.Sub(r.Admitted) < askFirst {
+		first = soonFirst
+	}
+	return doubled(first, askCap, r.Asked)
+}
+
+// doubled returns first doubled n times, at most limit.
+func doubled(first, limit time.Duration, n int) time.Duration {
+	wait := first
+	for ; n > 0 && wait < limit; n-- {
+		wait *= 2
+	}
+	return min(wait, limit)
+}

@@ -1,0 +1,255 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"time"
+
+	"recibo/downloads"
+	"recibo/reporter"
+	"recibo/rest"
+	"recibo/store"
+)
+
+// bringHome downloads one report and gives it its place.
+func (a *Agent) bringHome(ctx context.Context, t *transfer) {
+	rec, err := a.receive(ctx, t)
+	if err == nil {
+		err = a.place(ctx, t, rec)
+	}
+	if err == nil {
+		a.finish(t)
+		return
+	}
+	var (
+		call   *rest.Error
+		format *downloads.NotTheFormatError
+		name   *downloads.NameError
+	)
+	switch {
+	case errors.Is(err, downloads.ErrNoRoom):
+		// Others may still fit. When nothing fits the lane itself stops.
+		a.Log.Error("no room for a report; it stays due", "report", t.key.ID, "error", err)
+		a.settle(ctx, t, func(_ *transfer, r *store.Receipt) {
+			r.Due, r.Reason = a.Now().Add(jitter(time.Minute)), err.Error()
+		})
+		a.finish(t)
+	case errors.As(err, &call), errors.As(err, &format), errors.As(err, &name), onlyAPersonCanHelp(err),
+		errors.Is(err, errCut), errors.Is(err, errDiffer):
+		a.failed(ctx, t, err)
+	default:
+		a.interrupted(ctx, t, err) // this machine's trouble
+	}
+}
+
+// place publishes a received file, or throws it away when its bytes are home already.
+func (a *Agent) place(ctx context.Context, t *transfer, rec *received) error {
+	r, err := a.Ledger.Get(ctx, t.key)
+	if err != nil {
+		return errors.Join(err, rec.staged.Discard())
+	}
+	revision := 1
+	if newest := r.Newest(); newest != nil {
+		revision = newest.Revision + 1
+		if newest.SHA256 == rec.sum && newest.Size == rec.size {
+			verdict := downloads.Sound
+			if r.Force {
+				if verdict, err = a.Folder.Verify(ctx, newest.Name, newest.Size, newest.SHA256, nil); err != nil {
+					return errors.Join(err, rec.staged.Discard())
+				}
+			}
+			if verdict == downloads.Sound {
+				a.settle(ctx, t, a.sameBytes)
+				return rec.staged.Discard()
+			}
+			revision = newest.Revision // the same file once more
+		}
+	}
+	return a.publish(ctx, t, r, rec, revision)
+}
+
+// sameBytes settles a completion whose file equals the newest one.
+func (a *Agent) sameBytes(t *transfer, r *store.Receipt) {
+	t.describedOn(r)
+	r.Settled = r.CompletedAt
+	r.Newest().Completion = r.CompletedAt
+	r.Note(a.Now(), "downloaded again with equal bytes; nothing published")
+	delivered(r)
+}
+
+// renames bounds how often a publication looks for another name because its own was taken meanwhile.
+const renames = 3
+
+// publish announces the publication in the ledger, renames, and settles (law: publishing is announced).
+func (a *Agent) publish(ctx context.Context, t *transfer, r *store.Receipt, rec *received, revision int) error {
+	completed, _ := reporter.ParseTime(t.completion())
+	where := downloads.Place{
+		ID: r.ID, Ext: rec.ext, Revision: revision, Template: t.template(r), Tenant: r.Tenant, Completed: completed,
+	}
+	p, err := a.Folder.Prepare(ctx, where, rec.staged, held(r)...)
+	for try := 0; err == nil; try++ {
+		if err = a.forRepair(ctx, r, revision, &p); err != nil {
+			break
+		}
+		intent := a.intent(t, rec, &p, revision)
+		if p.Same {
+			a.settle(ctx, t, a.tookOver(intent.File))
+			return rec.staged.Discard()
+		}
+		if err := a.announce(ctx, t, intent, p.Foreign); err != nil {
+			// The outcome of the commit may be unknown: the staged file stays for whoever reads the ledger next.
+			return err
+		}
+		a.Step(StepAnnounced)
+		err = a.Folder.Publish(ctx, p.Publication)
+		if err == nil {
+			a.Step(StepPublished)
+			a.settleAnnounced(ctx, t, intent)
+			return nil
+		}
+		if !nothingPublished(err) {
+			return fmt.Errorf("publishing %s: %w", p.Name, err) // the intent stands, and the next attempt settles it
+		}
+		if cleared := a.withdraw(ctx, t.key); cleared != nil {
+			return errors.Join(err, cleared)
+		}
+		var occupied *downloads.OccupiedError
+		if !errors.As(err, &occupied) || try == renames {
+			break
+		}
+		p, err = a.Folder.PrepareAgain(ctx, where, p.Publication, held(r)...)
+	}
+	return errors.Join(err, rec.staged.Discard())
+}
+
+func (t *transfer) completion() string {
+	if t.report == nil {
+		return ""
+	}
+	return t.report.CompletedAt
+}
+
+func (t *transfer) template(r *store.Receipt) string {
+	if t.report != nil {
+		return t.report.TemplateID
+	}
+	return r.TemplateID
+}
+
+// held lists our files that are still under their names.
+func held(r *store.Receipt) []downloads.Held {
+	var list []downloads.Held
+	for _, f := range r.Files {
+		if !f.Replaced {
+			list = append(list, downloads.Held{Name: f.Name, Size: f.Size, SHA256: f.SHA256})
+		}
+	}
+	return list
+}
+
+// forRepair lets a file that a person asked for again take its own old name even where damaged bytes hold it.
+func (a *Agent) forRepair(ctx context.Context, r *store.Receipt, revision int, p *downloads.Prepared) error {
+	newest := r.Newest()
+	if !r.Force || newest == nil || newest.Revision != revision || p.Same || p.Name == newest.Name {
+		return nil
+	}
+	there, err := a.Folder.Bytes(ctx, newest.Name)
+	if err != nil {
+		return err
+	}
+	p.Name, p.Replaces, p.Previous, p.Foreign = newest.Name, true, there, nil
+	return nil
+}
+
+func (a *Agent) intent(t *transfer, rec *received, p *downloads.Prepared, revision int) *store.Intent {
+	i := &store.Intent{
+		Staged: p.Staged,
+		File: store.File{
+			Revision: revision, Name: p.Name, Size: rec.size, SHA256: rec.sum, Proof: rec.proof, Completion: t.completion(),
+		},
+		Generation: t.generation,
+		At:         a.Now(),
+	}
+	if p.Replaces {
+		i.Previous = &store.Previous{Size: p.Previous.Size, SHA256: p.Previous.SHA256}
+	}
+	return i
+}
+
+// announce commits the intent, together with the description that it rests on.
+func (a *Agent) announce(ctx context.Context, t *transfer, intent *store.Intent, foreign []string) error {
+	return a.Ledger.Change(context.WithoutCancel(ctx), []store.Key{t.key}, func(r *store.Receipt, _ bool) bool {
+		t.describedOn(r)
+		r.Undescribed = t.report == nil
+		r.Intent = intent
+		for _, name := range foreign {
+			r.Note(a.Now(), name+" is a file that is not ours; it was left alone")
+		}
+		return true
+	})
+}
+
+// withdraw takes back an intent that nothing came of. Only then may the staged file go.
+func (a *Agent) withdraw(ctx context.Context, k store.Key) error {
+	return a.Ledger.Change(context.WithoutCancel(ctx), []store.Key{k}, func(r *store.Receipt, _ bool) bool {
+		r.Intent = nil
+		return true
+	})
+}
+
+// nothingPublished tells the errors of Publish after which the file has certainly not got its name.
+func nothingPublished(err error) bool {
+	var occupied *downloads.OccupiedError
+	return errors.As(err, &occupied) || errors.Is(err, downloads.ErrGone) || errors.Is(err, downloads.ErrNoRoom)
+}
+
+// settleAnnounced records a published file.
+func (a *Agent) settleAnnounced(ctx context.Context, t *transfer, intent *store.Intent) {
+	told := false // a manifest of an earlier state may stand beside
+	recorded := a.settle(ctx, t, func(_ *transfer, r *store.Receipt) {
+		told = r.State == store.Partial || r.State == store.Failed
+		a.addFile(r, intent.File, "delivered as")
+		r.Intent = nil
+	})
+	if !recorded {
+		return // the intent stands, and the next attempt settles it
+	}
+	a.counts.delivered.Add(1)
+	a.counts.bytes.Add(uint64(intent.File.Size))
+	a.Log.Info("report delivered", "report", t.key.ID, "file", intent.File.Name, "bytes", intent.File.Size)
+	a.writeManifests(ctx, t.key, told)
+}
+
+// tookOver settles with a file that was under its final name already, with the right bytes.
+func (a *Agent) tookOver(f store.File) func(*transfer, *store.Receipt) {
+	return func(t *transfer, r *store.Receipt) {
+		t.describedOn(r)
+		r.Undescribed = t.report == nil
+		a.addFile(r, f, "taken over from the folder:")
+		a.Log.Info("report taken over: its bytes are in the folder already", "report", r.ID, "file", f.Name)
+	}
+}
+
+// addFile puts a file on record as the newest, and the receipt with it.
+func (a *Agent) addFile(r *store.Receipt, f store.File, how string) {
+	f.Published = a.Now()
+	kept := r.Files[:0:0]
+	for _, old := range r.Files {
+		if old.Revision == f.Revision {
+			continue // the same file once more
+		}
+		old.Replaced = old.Replaced || old.Name == f.Name
+		kept = append(kept, old)
+	}
+	r.Files = append(kept, f)
+	r.Settled = f.Completion
+	what := how + " " + f.Name
+	if f.Revision > 1 {
+		what += ", revision " + strconv.Itoa(f.Revision)
+		a.Log.Warn("a delivered report was generated again with other bytes", "report", r.ID, "file", f.Name, "revision", f.Revision)
+	}
+	r.Note(f.Published, what)
+	delivered(r)
+}

@@ -1,0 +1,266 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"recibo/reporter"
+	"recibo/rest"
+	"recibo/store"
+)
+
+// transfer is one receipt being worked on. While it exists no other worker touches the receipt.
+type transfer struct {
+	key        store.Key
+	urgent     bool
+	generation uint64           // what this attempt started from
+	report     *reporter.Report // the description, nil for a download without one
+
+	done, total atomic.Int64 // bytes; total is -1 while unknown
+}
+
+// queue holds transfers that wait for a worker, urgent ones first.
+type queue struct {
+	mu             sync.Mutex
+	urgent, normal []*transfer
+	filled         chan struct{}
+}
+
+func newQueue() *queue { return &queue{filled: make(chan struct{}, 1)} }
+
+func (q *queue) push(t *transfer) {
+	q.mu.Lock()
+	if t.urgent {
+		q.urgent = append(q.urgent, t)
+	} else {
+		q.normal = append(q.normal, t)
+	}
+	q.mu.Unlock()
+	q.announce()
+}
+
+func (q *queue) announce() {
+	select {
+	case q.filled <- struct{}{}:
+	default:
+	}
+}
+
+func (q *queue) pop() *transfer {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for _, list := range []*[]*transfer{&q.urgent, &q.normal} {
+		if len(*list) > 0 {
+			t := (*list)[0]
+			(*list)[0] = nil
+			*list = (*list)[1:]
+			return t
+		}
+	}
+	return nil
+}
+
+func (q *queue) len() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return len(q.urgent) + len(q.normal)
+}
+
+// wait returns false when ctx ends before something is queued.
+func (q *queue) wait(ctx context.Context) bool {
+	for q.len() == 0 {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-q.filled:
+		}
+	}
+	return ctx.Err() == nil
+}
+
+// lane is one pool of workers: its queue, how many there are, what permits the next one to start, and what it does.
+type lane struct {
+	queue   *queue
+	workers int
+	acquire func(context.Context) error
+	cancel  func()
+	work    func(context.Context, *transfer)
+}
+
+func describeLane(a *Agent, workers int) lane {
+	return lane{
+		queue: a.described, workers: workers, work: a.describe,
+		acquire: func(ctx context.Context) error { return a.Reporter.Acquire(ctx, rest.Get) },
+		cancel:  func() { a.Reporter.Cancel(rest.Get) },
+	}
+}
+
+// hintLane settles what a list has just described: it asks nobody, so no gate and no pace holds it.
+func hintLane(a *Agent, workers int) lane {
+	return lane{
+		queue: a.hinted, workers: workers, work: a.decide,
+		acquire: func(context.Context) error { return nil }, cancel: func() {},
+	}
+}
+
+func downloadLane(a *Agent, workers int) lane {
+	return lane{
+		queue: a.ready, workers: workers, work: a.bringHome,
+		acquire: func(ctx context.Context) error {
+			if err := a.folder.wait(ctx, a.folderUsable); err != nil {
+				return err
+			}
+			return a.Reporter.Acquire(ctx, rest.Download)
+		},
+		cancel: func() { a.Reporter.Cancel(rest.Download) },
+	}
+}
+
+// dispatch gives queued transfers to workers. It is the dispatcher that waits for gates and paces, never a worker; and
+// it takes the most urgent transfer only once it may start.
+func (a *Agent) dispatch(ctx, work context.Context, workers *sync.WaitGroup, l lane) {
+	slots := make(chan struct{}, l.workers)
+	for l.queue.wait(ctx) {
+		select {
+		case <-ctx.Done():
+			return
+		case slots <- struct{}{}:
+		}
+		if l.acquire(ctx) != nil {
+			<-slots
+			return // ctx ended
+		}
+		t := l.queue.pop()
+		if t == nil {
+			l.cancel()
+			<-slots
+			continue
+		}
+		workers.Go(func() {
+			defer func() { <-slots }()
+			l.work(work, t)
+		})
+	}
+}
+
+const (
+	// scanPage bounds how many due receipts one look at the ledger returns.
+	scanPage = 256
+	// describeBacklog is how many may wait to be described: the ledger holds the rest.
+	describeBacklog = 512
+	// readyBacklog bounds the memory of what waits to be downloaded. Until it is reached, a queue of large files delays
+	// no description.
+	readyBacklog = 100_000
+	// rescan is the longest wait between looks at the ledger, in case a clock jumped.
+	rescan = time.Minute
+)
+
+// schedule moves due receipts from the ledger into the queues.
+func (a *Agent) schedule(ctx context.Context) {
+	for {
+		wait := rescan
+		if a.described.len() < describeBacklog && a.ready.len() < readyBacklog {
+			more, next, err := a.scan(ctx)
+			switch {
+			case err != nil:
+				if ctx.Err() == nil {
+					a.Log.Error("the ledger can't be read", "error", err)
+				}
+				wait = 5 * time.Second
+			case more:
+				continue
+			case !next.IsZero():
+				wait = min(wait, max(next.Sub(a.Now()), time.Millisecond))
+			}
+		}
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+			timer.Stop()
+			return
+		case <-a.wake:
+		case <-timer.C:
+		}
+		timer.Stop()
+	}
+}
+
+// scan queues one page of due receipts and reports whether there may be more.
+func (a *Agent) scan(ctx context.Context) (more bool, next time.Time, err error) {
+	due, next, err := a.Ledger.Due(ctx, a.Now(), scanPage, a.isActive)
+	if err != nil {
+		return false, next, err
+	}
+	for _, d := range due {
+		t := &transfer{key: d.Key, urgent: d.Urgent}
+		t.total.Store(-1)
+		a.mu.Lock()
+		listed, found := a.hints[d.Key]
+		delete(a.hints, d.Key)
+		a.active[d.Key] = t
+		a.mu.Unlock()
+		if found && a.Now().Sub(listed.at) < hintFor {
+			t.report = listed.report
+			a.hinted.push(t)
+		} else {
+			a.described.push(t)
+		}
+	}
+	return len(due) == scanPage && a.described.len() < describeBacklog, next, nil
+}
+
+func (a *Agent) isActive(k store.Key) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.active[k] != nil
+}
+
+// finish gives a receipt free. The ledger tells when it is due again.
+func (a *Agent) finish(t *transfer) {
+	a.mu.Lock()
+	delete(a.active, t.key)
+	a.mu.Unlock()
+	a.settles.raise()
+	a.Wake()
+}
+
+// release gives free what was queued when the work ended.
+func (a *Agent) release() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	clear(a.active)
+	clear(a.hints)
+	for _, q := range []*queue{a.described, a.hinted, a.ready} {
+		for q.pop() != nil {
+		}
+	}
+}
+
+// Transfer is the progress of one download.
+type Transfer struct {
+	ID    string `json:"id"`
+	Done  int64  `json:"done"`
+	Total int64  `json:"total"` // -1 while unknown
+}
+
+// Transfers returns the downloads that have begun.
+func (a *Agent) Transfers() []Transfer {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	var list []Transfer
+	for k, t := range a.active {
+		if done := t.done.Load(); done > 0 {
+			list = append(list, Transfer{k.ID, done, t.total.Load()})
+		}
+	}
+	return list
+}
+
+// Active is how many receipts are in a queue or with a worker.
+func (a *Agent) Active() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.active)
+}

@@ -1,0 +1,88 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+
+	"recibo/downloads"
+	"recibo/store"
+)
+
+// Verification is what reading one delivered file again has shown.
+type Verification struct {
+	ID       string `json:"id"`
+	File     string `json:"file"`
+	Revision int    `json:"revision"`
+	Size     int64  `json:"size"`
+	Verdict  string `json:"verdict"` // sound, damaged, collected
+}
+
+// Verify reads every delivered file again and hands each verdict to each. Files on record whose name a later revision
+// took are not looked for. progress, which may be nil, is told of bytes as they are read.
+func (a *Agent) Verify(ctx context.Context, each func(Verification) error, progress func(int64)) error {
+	if progress == nil {
+		progress = func(int64) {}
+	}
+	for after := ""; ; {
+		rows, next, err := a.Ledger.List(ctx, store.Query{States: []store.State{store.Delivered}, Limit: askPage, After: after})
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			for _, f := range r.Files {
+				if f.Replaced {
+					continue
+				}
+				verdict, err := a.Folder.Verify(ctx, f.Name, f.Size, f.SHA256, progress)
+				if err != nil {
+					return err
+				}
+				if err := each(Verification{r.ID, f.Name, f.Revision, f.Size, verdictName(verdict)}); err != nil {
+					return err
+				}
+			}
+		}
+		if next == "" {
+			return nil
+		}
+		after = next
+	}
+}
+
+func verdictName(v downloads.Verdict) string {
+	switch v {
+	case downloads.Sound:
+		return "sound"
+	case downloads.Damaged:
+		return "damaged"
+	}
+	return "collected"
+}
+
+// Unrecorded returns the ids of files in the folder that look like reports and are not on record as home.
+func (a *Agent) Unrecorded(ctx context.Context) ([]store.Key, error) {
+	var keys []store.Key
+	err := a.Folder.Names(ctx, func(name string) error {
+		id := fileID.FindString(path.Base(name))
+		if id == "" || strings.HasSuffix(name, manifestSuffix) {
+			return nil
+		}
+		k := store.Key{Kind: store.Report, ID: id}
+		r, err := a.Ledger.Get(ctx, k)
+		if errors.Is(err, store.ErrNotFound) || err == nil && r.Newest() == nil {
+			keys, err = append(keys, k), nil
+		}
+		return err
+	})
+	return slices.Compact(keys), err
+}
+
+// fileID is the report's id at the start of a file name: Reporter's ids are UUIDs.
+var fileID = regexp.MustCompile(`^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}`)
+
+// manifestSuffix marks files that speak of a report and are none.
+const manifestSuffix = ".receipt.json"

@@ -1,0 +1,295 @@
+package command
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/urfave/cli/v2"
+
+	"recibo/config"
+	"recibo/console"
+	"recibo/downloads"
+	"recibo/hub"
+	"recibo/reporter"
+	"recibo/rest"
+	"recibo/setting"
+	"recibo/store"
+)
+
+// verdict is the outcome of one check, in the order in which the worst wins.
+type verdict int
+
+const (
+	good verdict = iota
+	warning
+	bad
+	unknown
+)
+
+var verdictNames = [...]string{"ok", "warning", "failed", "unknown"}
+
+// checked is one line of `recibo check`.
+type checked struct {
+	What    string  `json:"check"`
+	Verdict verdict `json:"-"`
+	State   string  `json:"state"`
+	Detail  string  `json:"detail"`
+	Remedy  string  `json:"remedy,omitempty"`
+	code    int
+}
+
+func (a *app) checkCommand() *cli.Command {
+	return a.command(cli.Command{
+		Name:  "check",
+		Usage: "is everything reachable and right? one line each, with the remedy",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "nagios", Usage: "one line and the exit code of a monitoring plug-in: 0 ok, 1 warning, 2 critical, 3 unknown"},
+			jsonFlag(),
+		},
+		Action: a.check,
+	})
+}
+
+// checkTimeout bounds each question to something on the network.
+const checkTimeout = 15 * time.Second
+
+func (a *app) check(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	loaded, err := a.load(c)
+	if err != nil {
+		if c.Bool("nagios") {
+			a.print("RECIBO UNKNOWN: %s", oneLine(err.Error()))
+			return silent(3)
+		}
+		return err
+	}
+	results := a.checks(c.Context, loaded)
+	if c.Bool("nagios") {
+		return a.nagios(results)
+	}
+	code := exitDone
+	for _, r := range results {
+		if c.Bool("json") {
+			if err := a.printJSON(r); err != nil {
+				return err
+			}
+		} else {
+			a.print("%-8s %-14s %s", r.State, r.What, oneLine(r.Detail))
+			if r.Remedy != "" {
+				a.print("%23s remedy: %s", "", oneLine(r.Remedy))
+			}
+		}
+		if r.Verdict >= bad && code == exitDone {
+			code = r.code
+		}
+	}
+	return silent(code)
+}
+
+func (a *app) nagios(results []checked) error {
+	worst := checked{Verdict: good}
+	for _, r := range results {
+		if r.Verdict > worst.Verdict {
+			worst = r
+		}
+	}
+	word := [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[worst.Verdict]
+	if worst.Verdict == good {
+		a.print("RECIBO OK: %d checks passed", len(results))
+	} else {
+		a.print("RECIBO %s: %s: %s", word, worst.What, oneLine(worst.Detail))
+	}
+	return silent(int(worst.Verdict))
+}
+
+func (a *app) checks(ctx context.Context, l *config.Loaded) []checked {
+	c := &l.Config
+	where := l.Path
+	if where == "" {
+		where = "no file; the defaults hold"
+	}
+	results := []checked{{What: "configuration", Detail: where}}
+	ledger, instance := a.checkLedger(ctx, c)
+	results = append(results, ledger...)
+	results = append(results, a.checkFolder(ctx, c, instance))
+	if c.Reporter.Enabled {
+		results = append(results, a.checkReporter(ctx, c)...)
+	}
+	if c.Hub.Enabled && c.Hub.NATS != nil {
+		results = append(results, a.checkNATS(ctx, c, instance))
+	}
+	results = append(results, checkCertificates(c)...)
+	for i := range results {
+		results[i].State = verdictNames[results[i].Verdict]
+		if results[i].Verdict >= bad && results[i].code == 0 {
+			results[i].code = exitUnreachable
+		}
+	}
+	return results
+}
+
+// checkLedger asks the owner, or opens the ledger, and reports what needs a person.
+func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []checked, instance string) {
+	r := checked{What: "ledger", Detail: c.Store.Path}
+	if _, err := os.Stat(c.Store.Path); errors.Is(err, os.ErrNotExist) {
+		r.Detail += " is not there yet; run or poll makes it"
+		return []checked{r}, ""
+	}
+	var s console.StatusResult
+	if err := a.call(ctx, c, wish{}, console.CallStatus, nil, console.Handlers{}, &s); err != nil {
+		f := classify(err)
+		r.Verdict, r.Detail, r.code = bad, f.Error(), f.code
+		if len(f.hints) > 0 {
+			r.Remedy = f.hints[0]
+		}
+		return []checked{r}, ""
+	}
+	receipts := int64(0)
+	for _, state := range store.States {
+		receipts += s.Ledger.Count(state)
+	}
+	r.Detail = fmt.Sprintf("%s, %s, %d receipts", c.Store.Path, humanize.IBytes(uint64(s.Ledger.FileSize)), receipts)
+	results = append(results, r)
+	if n := s.Ledger.Count(store.Parked); n > 0 {
+		results = append(results, checked{What: "parked", Verdict: warning, Detail: fmt.Sprintf("%d reports wait for a person", n),
+			Remedy: "recibo list --state parked; then recibo retry"})
+	}
+	if n := s.Ledger.Quarantined; n > 0 {
+		results = append(results, checked{What: "quarantine", Verdict: warning, Detail: fmt.Sprintf("%d events could not be processed", n),
+			Remedy: "recibo quarantine list"})
+	}
+	if s.Agent.Silent {
+		results = append(results, checked{What: "silence", Verdict: warning,
+			Detail: "polling found reports that no event had announced, and no event has come since",
+			Remedy: "is the subscription's stream, durable and filter right? does the producer publish?"})
+	}
+	return results, s.Instance
+}
+
+// checkFolder tries what publishing does: rights, room, rename, fsync.
+func (a *app) checkFolder(ctx context.Context, c *config.Config, instance string) checked {
+	r := checked{What: "downloads", Detail: c.Downloads.Dir}
+	if instance == "" {
+		r.Detail += ": the first run makes it its own, or makes it"
+		return r
+	}
+	free, err := downloads.Probe(ctx, c.Downloads, instance)
+	if err != nil {
+		r.Verdict, r.Detail = bad, err.Error()
+		var problem *downloads.Error
+		var foreign *downloads.ForeignOwnerError
+		if errors.As(err, &problem) {
+			r.Remedy = problem.Remedy
+		} else if errors.As(err, &foreign) {
+			r.code = exitOwned
+		}
+		return r
+	}
+	r.Detail = fmt.Sprintf("%s, %s free", c.Downloads.Dir, humanize.IBytes(uint64(free)))
+	if free < int64(c.Downloads.MinFree) {
+		r.Verdict, r.Remedy = bad, "make room, or lower downloads.min_free"
+		r.Detail += ", which is below downloads.min_free"
+	}
+	return r
+}
+
+func (a *app) checkReporter(ctx context.Context, c *config.Config) []checked {
+	r := checked{What: "reporter", Detail: c.Reporter.URL}
+	client, err := reporter.New(c.REST, c.Reporter, rest.Options{UserAgent: userAgent()})
+	if err != nil {
+		r.Verdict, r.Detail, r.code = bad, err.Error(), exitUsage
+		return []checked{r}
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	if err := client.Ready(ctx); err != nil {
+		r.Verdict, r.Detail, r.Remedy = bad, err.Error(), "is reporter.url right, and does Reporter run?"
+	}
+	token := checked{What: "reporter list", Detail: "listed with the configured credentials"}
+	err = client.Acquire(ctx, rest.Get)
+	if err == nil {
+		_, err = client.Page(ctx, 1, 1, reporter.ListQuery{})
+	}
+	var refused *rest.Error
+	switch {
+	case errors.As(err, &refused) && refused.Kind == rest.Auth:
+		token.Verdict, token.Detail = bad, err.Error()
+		token.Remedy = "look at reporter.token or reporter.client_credentials, and at the rights they carry"
+	case err != nil:
+		token.Verdict, token.Detail = bad, err.Error()
+	}
+	return []checked{r, token}
+}
+
+func (a *app) checkNATS(ctx context.Context, c *config.Config, instance string) checked {
+	n := c.Hub.NATS
+	r := checked{What: "nats", Detail: fmt.Sprintf("%s, stream %s, durable %s", harmlessURL(n.URL), n.Stream, n.Durable)}
+	normaliser, err := hub.NewNormaliser(c.Hub)
+	if err == nil {
+		var sub *hub.NATS
+		if sub, err = hub.NewNATS(*n, normaliser, hub.NATSOptions{Owner: instance}); err == nil {
+			ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+			defer cancel()
+			err = sub.Check(ctx)
+		}
+	}
+	var foreign *hub.ForeignOwnerError
+	if errors.As(err, &foreign) {
+		r.code = exitOwned
+	}
+	if err != nil {
+		r.Verdict, r.Detail = bad, err.Error()
+		r.Remedy = "is hub.nats.url right, is the stream there, and may this user read it?"
+	}
+	return r
+}
+
+// harmlessURL leaves out what may be a credential.
+func harmlessURL(s string) string {
+	u, err := url.Parse(s)
+	if err != nil || u.User == nil {
+		return s
+	}
+	u.User = nil
+	return u.String()
+}
+
+// expiryWarning is how long before its end a certificate is worth a word.
+const expiryWarning = 30 * 24 * time.Hour
+
+// checkCertificates looks at the client certificates that the configuration names.
+func checkCertificates(c *config.Config) []checked {
+	var results []checked
+	files := map[string]setting.TLS{"reporter.tls": c.Reporter.TLS}
+	if c.Hub.NATS != nil {
+		files["hub.nats.tls"] = c.Hub.NATS.TLS
+	}
+	for key, t := range files {
+		if t.CertFile == "" {
+			continue
+		}
+		r := checked{What: "certificate"}
+		pair, err := tls.LoadX509KeyPair(t.CertFile, t.KeyFile)
+		switch {
+		case err != nil:
+			r.Verdict, r.Detail, r.code = bad, fmt.Sprintf("%s: %v", key, err), exitUsage
+		case time.Now().After(pair.Leaf.NotAfter):
+			r.Verdict, r.Detail, r.Remedy = bad, fmt.Sprintf("%s ended %s", key, humanize.Time(pair.Leaf.NotAfter)), "renew it"
+		case time.Until(pair.Leaf.NotAfter) < expiryWarning:
+			r.Verdict, r.Detail, r.Remedy = warning, fmt.Sprintf("%s ends %s", key, humanize.Time(pair.Leaf.NotAfter)), "renew it"
+		default:
+			r.Detail = fmt.Sprintf("%s is good until %s", key, pair.Leaf.NotAfter.UTC().Format(time.DateOnly))
+		}
+		results = append(results, r)
+	}
+	return results
+}

@@ -1,0 +1,297 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"sync"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/urfave/cli/v2"
+	"github.com/vbauerster/mpb/v8"
+	"github.com/vbauerster/mpb/v8/decor"
+
+	"recibo/config"
+	"recibo/sandbox"
+	"recibo/store"
+)
+
+func (a *app) demoCommand() *cli.Command {
+	return a.command(cli.Command{
+		Name:  "demo",
+		Usage: "the whole job with everything embedded: a Hub, a Reporter, repetitions, partial and failed reports, silence",
+		Flags: []cli.Flag{
+			&cli.IntFlag{Name: "reports", Value: 40, Usage: "how many reports"},
+			&cli.BoolFlag{Name: "faults", Usage: "with broken bodies, refusals, 429 and 5xx on the way"},
+			&cli.StringFlag{Name: "dir", Usage: "work in `DIR`, which must be empty, and keep it"},
+			&cli.BoolFlag{Name: "keep", Usage: "keep the temporary folder"},
+			jsonFlag(),
+		},
+		Action: a.demo,
+	})
+}
+
+// demoResult is what demo --json prints.
+type demoResult struct {
+	OK          bool     `json:"ok"`
+	Reports     int      `json:"reports"`
+	Events      uint64   `json:"events"`
+	Repetitions uint64   `json:"repetitions"`
+	Delivered   uint64   `json:"delivered"`
+	Partial     uint64   `json:"partial"`
+	Failed      uint64   `json:"failed"`
+	ByPoll      int      `json:"by_poll"`
+	Bytes       uint64   `json:"bytes"`
+	Seconds     float64  `json:"seconds"`
+	Dir         string   `json:"dir"`
+	Complaints  []string `json:"complaints,omitempty"`
+}
+
+// demoTime bounds a demo that does not come to its end.
+const demoTime = 10 * time.Minute
+
+// demoRows is how many receipts the closing table shows.
+const demoRows = 60
+
+func (a *app) demo(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	n := c.Int("reports")
+	if n < 1 || n > 1_000_000 {
+		return usage("--reports: %d is outside 1 to 1000000", n)
+	}
+	dir, err := demoDir(c.String("dir"))
+	if err != nil {
+		return err
+	}
+	keep := c.Bool("keep") || c.String("dir") != ""
+	if !keep {
+		defer func() { _ = os.RemoveAll(dir) }() // a temporary folder of this process
+	}
+	ctx, cancel := context.WithTimeout(c.Context, demoTime)
+	defer cancel()
+	d := &demonstration{app: a, dir: dir, scenario: demoScenario(n, c.Bool("faults")), quiet: c.Bool("json")}
+	if err := d.play(ctx); err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		err = a.printJSON(d.result)
+	} else {
+		d.show(keep)
+	}
+	if err == nil && !d.result.OK {
+		err = silent(exitFailed)
+	}
+	return err
+}
+
+func demoDir(dir string) (string, error) {
+	if dir == "" {
+		return os.MkdirTemp("", "recibo-demo-")
+	}
+	dir, err := absolute(dir)
+	if err != nil {
+		return "", err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return "", err
+	}
+	entries, err := os.ReadDir(dir)
+	if err == nil && len(entries) > 0 {
+		return "", usage("--dir: %s is not empty", dir)
+	}
+	return dir, err
+}
+
+// demoScenario has something of everything even when it is short.
+func demoScenario(reports int, faults bool) sandbox.Scenario {
+	o := sandbox.ScenarioOptions{Reports: reports, Faults: faults, Noise: true, Seed: 1}
+	if reports < 200 {
+		o.PartialEvery, o.SilentEvery, o.ErrorEvery, o.LateEvery = 8, 10, 13, 17
+	}
+	return sandbox.NewScenario(o)
+}
+
+// demonstration is one run of the demo.
+type demonstration struct {
+	*app
+	dir      string
+	quiet    bool
+	scenario sandbox.Scenario
+	receipts []*store.Receipt
+	result   demoResult
+}
+
+func (d *demonstration) play(ctx context.Context) (err error) {
+	begun := time.Now()
+	sb, err := sandbox.Start(ctx, sandbox.Options{Dir: filepath.Join(d.dir, "hub")})
+	if err != nil {
+		return err
+	}
+	defer sb.Close()
+	c, err := d.configure(sb)
+	if err != nil {
+		return err
+	}
+	o, err := own(c, wish{create: true, work: true, intake: true, log: d.logger(config.Log{Level: "error", Format: "auto"}, false)})
+	if err != nil {
+		return err
+	}
+	running, stop := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	var ran error
+	wg.Go(func() { ran = o.agent.Run(running) })
+	err = d.follow(ctx, o, sb)
+	if err == nil {
+		err = d.judge(ctx, o, sb, c)
+	}
+	stop()
+	wg.Wait()
+	d.result.Seconds = time.Since(begun).Seconds()
+	return errors.Join(err, ran, o.close(time.Second))
+}
+
+// configure writes the configuration that the demo runs with, for whoever keeps the folder.
+func (d *demonstration) configure(sb *sandbox.Sandbox) (*config.Config, error) {
+	file := filepath.Join(d.dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(sandboxConfig(sb)), 0o600); err != nil {
+		return nil, err
+	}
+	loaded, err := config.Load(file, nil)
+	if err != nil {
+		return nil, err
+	}
+	// What takes hours in a house takes seconds here.
+	c := &loaded.Config
+	c.Agent.PollGrace, c.Agent.PollEvery, c.Agent.PollHealthy = time.Second, time.Second, 2*time.Second
+	return c, nil
+}
+
+// sandboxConfig is an ordinary configuration for a sandbox.
+func sandboxConfig(sb *sandbox.Sandbox) string {
+	return fmt.Sprintf(`hub:
+  nats:
+    url: %s
+reporter:
+  url: %s
+store:
+  path: ./recibo.db
+downloads:
+  dir: ./downloads
+  min_free: 64MiB
+`, sb.NATSURL(), sb.ReporterURL())
+}
+
+// follow plays the scenario and returns once every report is where it belongs.
+func (d *demonstration) follow(ctx context.Context, o *owner, sb *sandbox.Sandbox) error {
+	played := make(chan error, 1)
+	go func() { played <- sb.Play(ctx, d.scenario) }()
+	var bar *mpb.Bar
+	if !d.quiet && isTerminal(d.err) {
+		progress := mpb.New(mpb.WithOutput(d.err), mpb.WithWidth(40))
+		bar = progress.AddBar(int64(len(d.scenario.Reports)), mpb.PrependDecorators(decor.Name("reports ")),
+			mpb.AppendDecorators(decor.CountersNoUnit("%d / %d")))
+		defer progress.Wait()
+		defer bar.Abort(false)
+	}
+	tick := time.NewTicker(50 * time.Millisecond)
+	defer tick.Stop()
+	for done := false; ; {
+		select {
+		case err := <-played:
+			if err != nil {
+				return err
+			}
+			done, played = true, nil
+		case <-ctx.Done():
+			return fmt.Errorf("the demo did not come to its end: %w", ctx.Err())
+		case <-tick.C:
+		}
+		stats, err := o.ledger.Stats(ctx)
+		if err != nil {
+			return err
+		}
+		home := stats.Count(store.Delivered) + stats.Count(store.Partial) + stats.Count(store.Failed)
+		if bar != nil {
+			bar.SetCurrent(int64(home))
+		}
+		taken := o.agent.Counts()
+		if done && int(home) == len(d.scenario.Reports) && int(taken.Admitted+taken.Repeated+taken.Skipped) >= len(d.scenario.Events) &&
+			o.agent.Active() == 0 {
+			return nil
+		}
+	}
+}
+
+// judge compares what is in the folder and the ledger with what was played.
+func (d *demonstration) judge(ctx context.Context, o *owner, sb *sandbox.Sandbox, c *config.Config) error {
+	stats, err := o.ledger.Stats(ctx)
+	if err != nil {
+		return err
+	}
+	taken := o.agent.Counts()
+	r := &d.result
+	*r = demoResult{
+		Reports: len(d.scenario.Reports), Events: taken.Admitted + taken.Repeated, Repetitions: taken.Repeated,
+		Delivered: uint64(stats.Count(store.Delivered)), Partial: uint64(stats.Count(store.Partial)),
+		Failed: uint64(stats.Count(store.Failed)), Bytes: taken.Bytes, Dir: d.dir,
+	}
+	r.Complaints = sb.Judge(c.Downloads.Dir, d.scenario, nil)
+	for after := ""; ; {
+		rows, next, err := o.ledger.List(ctx, store.Query{Limit: 256, After: after})
+		if err != nil {
+			return err
+		}
+		for _, row := range rows {
+			if row.FoundBy == "poll" {
+				r.ByPoll++
+			}
+			if len(d.receipts) < demoRows {
+				d.receipts = append(d.receipts, row)
+			}
+		}
+		if after = next; after == "" {
+			break
+		}
+	}
+	expect := func(what string, got, want int) {
+		if got != want {
+			r.Complaints = append(r.Complaints, fmt.Sprintf("%s: %d, expected %d", what, got, want))
+		}
+	}
+	expect("delivered", int(r.Delivered), len(d.scenario.Finished))
+	expect("partial", int(r.Partial), len(d.scenario.Partial))
+	expect("failed", int(r.Failed), len(d.scenario.Error))
+	expect("repetitions dropped", int(r.Repetitions), d.scenario.Repetitions)
+	expect("quarantined", int(stats.Quarantined), 0)
+	r.OK = len(r.Complaints) == 0
+	return nil
+}
+
+func (d *demonstration) show(kept bool) {
+	t := newTable(d.out, receiptHeader...)
+	for _, r := range d.receipts {
+		t.AppendRow(receiptRow(r))
+	}
+	t.Render()
+	r := &d.result
+	if more := r.Reports - len(d.receipts); more > 0 {
+		d.print("… and %d more", more)
+	}
+	d.print("")
+	d.print("%d events, %d of them repetitions, about %d reports: %d delivered (%s), %d partial, %d failed; %d found by polling; %.1f s",
+		r.Events, r.Repetitions, r.Reports, r.Delivered, humanize.IBytes(r.Bytes), r.Partial, r.Failed, r.ByPoll, r.Seconds)
+	for _, c := range r.Complaints {
+		d.print("wrong: %s", c)
+	}
+	if r.OK {
+		d.print("every report is where it belongs, byte for byte")
+	}
+	if kept {
+		d.print("everything is in %s", d.dir)
+	}
+}

@@ -1,0 +1,149 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"recibo/agent"
+	"recibo/config"
+	"recibo/console"
+	"recibo/downloads"
+	"recibo/hub"
+	"recibo/reporter"
+	"recibo/rest"
+	"recibo/store"
+)
+
+// wish is what a command needs of the ledger's owner, if it becomes the owner itself.
+type wish struct {
+	create   bool // make ledger and folder when there are none
+	work     bool // bring reports home
+	intake   bool // hold the subscriptions
+	takeOver bool // of the folder and the subscription of another ledger
+	log      *slog.Logger
+	step     func(agent.Step)
+}
+
+// owner holds the ledger: the lock first, then the socket, then the ledger and the folder, released in the reverse order.
+type owner struct {
+	lock     *store.Lock
+	server   *console.Server
+	ledger   *store.Store
+	folder   *downloads.Folder
+	reporter *reporter.Client
+	agent    *agent.Agent
+}
+
+// own becomes the owner. *store.OwnedError means that somebody else is.
+func own(c *config.Config, w wish) (_ *owner, err error) {
+	if !w.create {
+		if err := exists(c.Store.Path); err != nil {
+			return nil, err
+		}
+	}
+	o := &owner{}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, o.close(0))
+		}
+	}()
+	if o.lock, err = store.Acquire(c.Store.Path); err != nil {
+		return nil, err
+	}
+	if o.server, err = console.Listen(c.Console, c.Console.Path(c.Store.Path)); err != nil {
+		return nil, fmt.Errorf("the socket for the command line: %w", err)
+	}
+	o.ledger, err = store.Open(c.Store.Path, store.Options{Create: w.create, MinFree: c.Store.MinFree, Log: w.log})
+	if err != nil {
+		return nil, err
+	}
+	if err = o.openFolder(c, w); err != nil {
+		return nil, err
+	}
+	opts := agent.Options{
+		Config: c.Agent, Ledger: o.ledger, Folder: o.folder, Manifest: c.Downloads.Manifest, MaxSize: c.Downloads.MaxSize,
+		Retention: c.Store.Retention, Log: w.log, Step: w.step,
+	}
+	if c.Reporter.Enabled {
+		o.reporter, err = reporter.New(c.REST, c.Reporter, rest.Options{Log: w.log, UserAgent: userAgent()})
+		if err != nil {
+			return nil, &failure{code: exitUsage, err: err}
+		}
+		opts.Reporter = o.reporter
+	}
+	if w.intake {
+		if opts.Subscriptions, err = subscriptions(c.Hub, o.ledger.InstanceID(), w); err != nil {
+			return nil, err
+		}
+	}
+	o.agent = agent.New(opts)
+	o.server.Offer((&console.Backend{Ledger: o.ledger, Agent: o.agent, Version: version()}).Calls())
+	return o, nil
+}
+
+// factFolder is the fact that names the folder which the ledger has made its own.
+const factFolder = "downloads.dir"
+
+// openFolder opens the download folder where work needs it; commands that only read the ledger go without. Only a folder
+// that the ledger has not had before is made or adopted: the same path without its marker is a share that is not mounted.
+func (o *owner) openFolder(c *config.Config, w wish) error {
+	ctx := context.Background()
+	had, err := o.ledger.Fact(ctx, factFolder)
+	if err != nil {
+		return err
+	}
+	first := string(had) != c.Downloads.Dir
+	o.folder, err = downloads.Open(c.Downloads, downloads.Options{
+		Owner: o.ledger.InstanceID(), TakeOver: w.takeOver, Create: w.create && (first || w.takeOver), Log: w.log,
+	})
+	switch {
+	case err == nil && first:
+		return o.ledger.SetFact(ctx, factFolder, []byte(c.Downloads.Dir))
+	case err != nil && !w.work:
+		w.log.Debug("the download folder is not open", "error", err)
+		o.folder = nil
+		return nil
+	}
+	return err
+}
+
+func subscriptions(c hub.Config, instance string, w wish) ([]hub.Subscription, error) {
+	if !c.Enabled || c.NATS == nil {
+		return nil, nil
+	}
+	normaliser, err := hub.NewNormaliser(c)
+	if err != nil {
+		return nil, &failure{code: exitUsage, err: err}
+	}
+	nats, err := hub.NewNATS(*c.NATS, normaliser, hub.NATSOptions{Log: w.log, Owner: instance, TakeOver: w.takeOver})
+	if err != nil {
+		return nil, &failure{code: exitUsage, err: err}
+	}
+	return []hub.Subscription{nats}, nil
+}
+
+// close releases everything. Calls in progress get patience; the agent's own work must have ended.
+func (o *owner) close(patience time.Duration) error {
+	var errs []error
+	if o.server != nil {
+		ctx, cancel := context.WithTimeout(context.Background(), patience)
+		errs = append(errs, o.server.Close(ctx))
+		cancel()
+	}
+	if o.reporter != nil {
+		o.reporter.Close()
+	}
+	if o.folder != nil {
+		errs = append(errs, o.folder.Close())
+	}
+	if o.ledger != nil {
+		errs = append(errs, o.ledger.Close())
+	}
+	if o.lock != nil {
+		errs = append(errs, o.lock.Release())
+	}
+	return errors.Join(errs...)
+}

@@ -1,0 +1,112 @@
+package command
+
+import (
+	"encoding/json"
+	"strconv"
+	"time"
+
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/urfave/cli/v2"
+
+	"recibo/console"
+	"recibo/store"
+)
+
+func (a *app) quarantineCommand() *cli.Command {
+	all := &cli.BoolFlag{Name: "all", Usage: "also those released or dropped"}
+	list := func(c *cli.Context) error { return a.quarantineList(c) }
+	return a.command(cli.Command{
+		Name: "quarantine", Usage: "events that could not be processed: list, show, release, drop",
+		Flags: []cli.Flag{all, jsonFlag()}, Action: list,
+		Subcommands: []*cli.Command{
+			a.command(cli.Command{Name: "list", Usage: "the open ones", Flags: []cli.Flag{all, jsonFlag()}, Action: list}),
+			a.command(cli.Command{Name: "show", Usage: "one with its headers and bytes", ArgsUsage: "N",
+				Flags: []cli.Flag{jsonFlag()}, Action: a.quarantineShow}),
+			a.command(cli.Command{Name: "release", Usage: "admit it after all", ArgsUsage: "N",
+				Flags:  []cli.Flag{&cli.StringFlag{Name: "report", Usage: "the `ID` of the report it is about, where the event does not say"}},
+				Action: a.quarantineRelease}),
+			a.command(cli.Command{Name: "drop", Usage: "throw its bytes away; a note with the reason stays", ArgsUsage: "N",
+				Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`TEXT` to keep on record", Required: true}}, Action: a.quarantineDrop}),
+		},
+	})
+}
+
+func (a *app) quarantineList(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	loaded, err := a.load(c)
+	if err != nil {
+		return err
+	}
+	t := newTable(a.out, "n", "since", "times", "event", "origin", "reason")
+	show := func(m json.RawMessage) error {
+		if c.Bool("json") {
+			_, err := a.out.Write(append(m, '\n'))
+			return err
+		}
+		q, err := decode[store.Quarantined](m)
+		if err == nil {
+			t.AppendRow(table.Row{q.ID, ago(q.At), q.Times, oneLine(q.EventName + " " + q.EventID), oneLine(q.Origin), oneLine(q.Reason)})
+		}
+		return err
+	}
+	req := console.EntryRequest{Dropped: c.Bool("all")}
+	err = a.call(c.Context, &loaded.Config, wish{}, console.CallQuarantine, req, console.Handlers{Item: show}, nil)
+	if t.Length() > 0 {
+		t.Render()
+	}
+	return err
+}
+
+func (a *app) quarantineShow(c *cli.Context) error {
+	var q store.Quarantined
+	if err := a.entry(c, console.CallEntry, console.EntryRequest{}, &q); err != nil {
+		return err
+	}
+	if c.Bool("json") {
+		return a.printJSON(q)
+	}
+	a.print("event       %s %s", oneLine(q.EventName), oneLine(q.EventID))
+	a.print("reason      %s", oneLine(q.Reason))
+	a.print("origin      %s %s", oneLine(q.Transport), oneLine(q.Origin))
+	a.print("since       %s, %d times", q.At.UTC().Format(time.RFC3339), q.Times)
+	if q.Dropped != "" {
+		a.print("dropped     %s: %s", q.DroppedAt.UTC().Format(time.RFC3339), oneLine(q.Dropped))
+	}
+	for name, value := range q.Headers {
+		a.print("ce-%s: %s", oneLine(name), oneLine(value))
+	}
+	a.print("%s", strconv.QuoteToGraphic(string(q.Data)))
+	return nil
+}
+
+func (a *app) quarantineRelease(c *cli.Context) error {
+	var res struct {
+		Report   string `json:"report"`
+		Admitted bool   `json:"admitted"`
+	}
+	if err := a.entry(c, console.CallRelease, console.EntryRequest{Report: c.String("report")}, &res); err != nil {
+		return err
+	}
+	a.tell("released; report %s is due", res.Report)
+	return nil
+}
+
+func (a *app) quarantineDrop(c *cli.Context) error {
+	return a.entry(c, console.CallDrop, console.EntryRequest{Reason: c.String("reason")}, nil)
+}
+
+// entry makes a call about the one quarantined event named by the argument.
+func (a *app) entry(c *cli.Context, call string, req console.EntryRequest, result any) error {
+	n, err := strconv.ParseUint(c.Args().First(), 10, 64)
+	if err != nil || c.NArg() != 1 {
+		return usage("%s takes the number of one event", c.Command.FullName()).with("recibo quarantine list shows the numbers")
+	}
+	req.ID = n
+	loaded, err := a.load(c)
+	if err != nil {
+		return err
+	}
+	return a.call(c.Context, &loaded.Config, wish{}, call, req, console.Handlers{}, result)
+}

@@ -1,0 +1,153 @@
+package command
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/coreos/go-systemd/v22/daemon"
+	"github.com/urfave/cli/v2"
+
+	"recibo/agent"
+	"recibo/config"
+	"recibo/setting"
+	"recibo/store"
+)
+
+func (a *app) runCommand() *cli.Command {
+	return a.command(cli.Command{
+		Name:  "run",
+		Usage: "the agent: receive events and bring reports home, until SIGTERM or SIGINT (a second one stops at once)",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "for", Usage: "stop after `DURATION`"},
+			&cli.StringFlag{Name: "until-idle", Usage: "stop once nothing was left to do for `DURATION`"},
+			&cli.BoolFlag{Name: "take-over", Usage: "take folder and subscription from the agent of another ledger, which must be gone for good"},
+		},
+		Action: a.run,
+	})
+}
+
+func (a *app) run(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	loaded, err := a.load(c)
+	if err != nil {
+		return err
+	}
+	limit, err := durationFlag(c, "for")
+	if err != nil {
+		return err
+	}
+	idle, err := durationFlag(c, "until-idle")
+	if err != nil {
+		return err
+	}
+	if slices.ContainsFunc(a.env, func(v string) bool { return strings.HasPrefix(v, "APP_ENC_KEY=") }) {
+		return usage("APP_ENC_KEY is in the environment: the master key opens database credentials and has no place here").
+			with("derive the keys that are needed on Fetcher's side, and unset APP_ENC_KEY")
+	}
+	ctx := c.Context
+	if limit > 0 {
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(ctx, limit)
+		defer cancel()
+	}
+	w := wish{create: true, work: true, intake: true, takeOver: c.Bool("take-over"), log: a.logger(loaded.Config.Log, false)}
+	return a.runAgent(ctx, &loaded.Config, w, idle)
+}
+
+// runAgent is the daemon from its first to its last step.
+func (a *app) runAgent(ctx context.Context, c *config.Config, w wish, idle time.Duration) error {
+	o, err := ownPatiently(ctx, c, w)
+	if err != nil {
+		return err
+	}
+	w.log.Info("recibo runs", "version", version(), "ledger", c.Store.Path, "downloads", c.Downloads.Dir,
+		"subscriptions", len(o.agent.Subscriptions), "reporter", c.Reporter.URL)
+	running, stop := context.WithCancel(ctx)
+	defer stop()
+	if idle > 0 {
+		go stopWhenIdle(running, o, idle, stop)
+	}
+	go func() {
+		<-o.agent.Started()
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyReady) // no systemd, nobody to tell
+		<-running.Done()
+		_, _ = daemon.SdNotify(false, daemon.SdNotifyStopping)
+	}()
+	err = o.agent.Run(running)
+	stop()
+	if err == nil {
+		w.log.Info("recibo stops; what is due stays due")
+	}
+	return errors.Join(err, o.close(time.Second))
+}
+
+// ownPatiently waits a little for another process, such as a poll from cron, to let go of the ledger.
+func ownPatiently(ctx context.Context, c *config.Config, w wish) (*owner, error) {
+	for deadline := time.Now().Add(patience); ; {
+		o, err := own(c, w)
+		var owned *store.OwnedError
+		if err == nil || !errors.As(err, &owned) || time.Now().After(deadline) {
+			return o, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		case <-time.After(100 * time.Millisecond):
+		}
+	}
+}
+
+// stopWhenIdle stops a trial once there was nothing to do and no event for the time given.
+func stopWhenIdle(ctx context.Context, o *owner, idle time.Duration, stop context.CancelFunc) {
+	last, since := agent.Status{}, time.Now()
+	tick := time.NewTicker(min(idle, 100*time.Millisecond))
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		now, err := o.agent.Status(ctx)
+		if err != nil {
+			continue
+		}
+		due, _, err := o.ledger.Due(ctx, now.At, 1, nil)
+		if err != nil || len(due) > 0 || now.Active > 0 || now.Admitted != last.Admitted || now.Repeated != last.Repeated {
+			last, since = now, time.Now()
+			continue
+		}
+		if time.Since(since) >= idle {
+			stop()
+			return
+		}
+	}
+}
+
+// durationFlag reads a duration in the form that the configuration takes.
+func durationFlag(c *cli.Context, name string) (time.Duration, error) {
+	text := c.String(name)
+	if text == "" {
+		return 0, nil
+	}
+	d, err := setting.ParseDuration(text)
+	if err != nil {
+		return 0, usage("--%s: %v", name, err)
+	}
+	if d <= 0 {
+		return 0, usage("--%s: must be longer than 0", name)
+	}
+	return d, nil
+}
+
+func noArguments(c *cli.Context) error {
+	if c.Args().Present() {
+		return usage("%s takes no argument, got %q", c.Command.FullName(), c.Args().First())
+	}
+	return nil
+}

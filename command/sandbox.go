@@ -1,0 +1,91 @@
+package command
+
+import (
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/urfave/cli/v2"
+
+	"recibo/config"
+	"recibo/sandbox"
+)
+
+func (a *app) sandboxCommand() *cli.Command {
+	return a.command(cli.Command{
+		Name:  "sandbox",
+		Usage: "the embedded Hub and Reporter left running, with a configuration to try one's own settings against",
+		Description: "It writes config.yaml into --dir and plays reports until it is stopped.\n" +
+			"In another terminal: recibo --config DIR/config.yaml run",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "dir", Usage: "work in `DIR`", Value: "./sandbox-data"},
+			&cli.IntFlag{Name: "reports", Value: 100, Usage: "how many reports at once"},
+			&cli.StringFlag{Name: "every", Usage: "play as many again each `DURATION`"},
+			&cli.BoolFlag{Name: "faults", Usage: "with broken bodies, refusals, 429 and 5xx on the way"},
+			&cli.IntFlag{Name: "download-limit", Usage: "downloads a minute that the Reporter grants (v1.1 grants 10); 0: all"},
+		},
+		Action: a.sandbox,
+	})
+}
+
+func (a *app) sandbox(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	every, err := durationFlag(c, "every")
+	if err != nil {
+		return err
+	}
+	if n := c.Int("reports"); n < 0 || n > 1_000_000 {
+		return usage("--reports: %d is outside 0 to 1000000", n)
+	}
+	dir, err := absolute(c.String("dir"))
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return err
+	}
+	sb, err := sandbox.Start(c.Context, sandbox.Options{
+		Dir: filepath.Join(dir, "hub"), Log: a.logger(config.Log{Level: "info", Format: "auto"}, false),
+		Reporter: sandbox.ReporterOptions{DownloadLimit: c.Int("download-limit")},
+	})
+	if err != nil {
+		return err
+	}
+	defer sb.Close()
+	file := filepath.Join(dir, "config.yaml")
+	if err := os.WriteFile(file, []byte(sandboxConfig(sb)), 0o600); err != nil {
+		return err
+	}
+	a.tell("hub       %s", sb.NATSURL())
+	a.tell("reporter  %s", sb.ReporterURL())
+	a.tell("try       recibo --config %s run", file)
+	return a.playOn(c, sb, every)
+}
+
+// playOn plays one scenario, and more of them each interval, until it is stopped.
+func (a *app) playOn(c *cli.Context, sb *sandbox.Sandbox, every time.Duration) error {
+	for round := uint64(1); ; round++ {
+		if n := c.Int("reports"); n > 0 {
+			sc := sandbox.NewScenario(sandbox.ScenarioOptions{
+				Reports: n, Faults: c.Bool("faults"), Noise: true, Seed: round ^ uint64(time.Now().UnixNano()),
+			})
+			if err := sb.Play(c.Context, sc); err != nil && c.Context.Err() == nil {
+				return err
+			}
+			a.tell("played    %d reports: %d finished (%d without an event), %d partial, %d failed",
+				n, len(sc.Finished), len(sc.NoEvent), len(sc.Partial), len(sc.Error))
+		}
+		wait := every
+		if wait == 0 {
+			<-c.Context.Done()
+			return nil
+		}
+		select {
+		case <-c.Context.Done():
+			return nil
+		case <-time.After(wait):
+		}
+	}
+}

@@ -1,0 +1,150 @@
+package command
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/jedib0t/go-pretty/v6/table"
+	"github.com/jedib0t/go-pretty/v6/text"
+	"golang.org/x/term"
+
+	"recibo/store"
+)
+
+// What people and programs see of a receipt. A terminal gets a table that fits its width; everything else gets the same
+// columns without decoration; --json gets one object per line.
+
+// receiptJSON is the documented form of a receipt: list --json prints one per line.
+type receiptJSON struct {
+	Kind          store.Kind           `json:"kind"`
+	ID            string               `json:"id"`
+	State         store.State          `json:"state"`
+	File          string               `json:"file"` // relative to downloads.dir
+	Size          int64                `json:"size"`
+	SHA256        string               `json:"sha256"`
+	Revision      int                  `json:"revision"`
+	Completed     string               `json:"completed"`
+	FailedSources []store.FailedSource `json:"failed_sources"`
+	SourcesKnown  bool                 `json:"sources_known"`
+	Reason        string               `json:"reason"`
+	Attempts      int                  `json:"attempts"`
+	Events        []string             `json:"events"`
+	FoundBy       string               `json:"found_by"`
+	Stale         bool                 `json:"stale"`
+	Undescribed   bool                 `json:"undescribed"`
+	Metadata      json.RawMessage      `json:"metadata"`
+	Created       time.Time            `json:"created"`
+	Updated       time.Time            `json:"updated"`
+}
+
+func viewOf(r *store.Receipt) receiptJSON {
+	v := receiptJSON{
+		Kind: r.Kind, ID: r.ID, State: r.State, Completed: r.CompletedAt, FailedSources: r.FailedSources,
+		SourcesKnown: r.SourcesKnown, Reason: r.Reason, Attempts: r.Attempts, Events: r.Events, FoundBy: r.FoundBy,
+		Stale: r.Stale, Undescribed: r.Undescribed, Metadata: r.Metadata, Created: r.Created, Updated: r.Updated,
+	}
+	if f := r.Newest(); f != nil {
+		v.File, v.Size, v.SHA256, v.Revision = f.Name, f.Size, f.SHA256, f.Revision
+	}
+	if v.FailedSources == nil {
+		v.FailedSources = []store.FailedSource{}
+	}
+	if v.Events == nil {
+		v.Events = []string{}
+	}
+	return v
+}
+
+// printJSON writes one document on one line.
+func (a *app) printJSON(v any) error {
+	encoder := json.NewEncoder(a.out)
+	encoder.SetEscapeHTML(false)
+	return encoder.Encode(v)
+}
+
+// decode is for items of calls.
+func decode[T any](m json.RawMessage) (*T, error) {
+	v := new(T)
+	if err := json.Unmarshal(m, v); err != nil {
+		return nil, fmt.Errorf("the agent's answer can't be read: %w", err)
+	}
+	return v, nil
+}
+
+// isTerminal tells whether w is one that can show progress and colour.
+func isTerminal(w io.Writer) bool {
+	f, ok := w.(*os.File)
+	return ok && term.IsTerminal(int(f.Fd()))
+}
+
+// newTable returns a table for w: framed by spaces only, so that it can be read and cut alike.
+func newTable(w io.Writer, header ...any) table.Writer {
+	t := table.NewWriter()
+	t.SetOutputMirror(w)
+	style := table.StyleDefault
+	style.Options = table.OptionsNoBordersAndSeparators
+	style.Format.Header = text.FormatUpper
+	t.SetStyle(style)
+	if isTerminal(w) {
+		if width, _, err := term.GetSize(int(w.(*os.File).Fd())); err == nil {
+			t.SetAllowedRowLength(width)
+		}
+	}
+	t.AppendHeader(header)
+	return t
+}
+
+// receiptRow is one line of a table of receipts.
+func receiptRow(r *store.Receipt) table.Row {
+	file, size := "", ""
+	if f := r.Newest(); f != nil {
+		file, size = f.Name, humanize.IBytes(uint64(f.Size))
+	}
+	return table.Row{r.ID, string(r.State) + stale(r), r.FoundBy, size, file, because(r)}
+}
+
+func stale(r *store.Receipt) string {
+	if r.Stale {
+		return " (stale)"
+	}
+	return ""
+}
+
+var receiptHeader = []any{"id", "state", "found by", "size", "file", "reason"}
+
+// because says in one line why a receipt is as it is.
+func because(r *store.Receipt) string {
+	if r.State != store.Partial {
+		return oneLine(r.Reason)
+	}
+	var names []string
+	for _, s := range r.FailedSources {
+		names = append(names, s.Name)
+	}
+	if len(names) == 0 {
+		return oneLine(r.Reason)
+	}
+	return "failed: " + strings.Join(names, ", ")
+}
+
+// oneLine keeps what upstream wrote from breaking the layout or the terminal.
+func oneLine(s string) string {
+	return strings.Map(func(c rune) rune {
+		if c < ' ' || c == 0x7f || c >= 0x80 && c < 0xa0 {
+			return ' '
+		}
+		return c
+	}, s)
+}
+
+func ago(t time.Time) string {
+	if t.IsZero() {
+		return "never"
+	}
+	return humanize.Time(t)
+}

@@ -1,0 +1,351 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/urfave/cli/v2"
+
+	"recibo/console"
+	"recibo/store"
+)
+
+// The commands that bring reports home or ask for it: poll, fetch, watch, retry.
+
+func (a *app) pollCommand() *cli.Command {
+	return a.command(cli.Command{
+		Name:  "poll",
+		Usage: "one sweep for cron: ask Reporter, bring home what is missing, exit; quiet unless something is wrong",
+		Description: "Beside a running agent it asks that agent and waits; a second poll joins the first.\n" +
+			"Without --since it looks back to the last complete sweep less agent.poll_look_back.",
+		Flags: []cli.Flag{
+			&cli.StringFlag{Name: "since", Usage: "look back `DURATION`, whatever agent.start_at says"},
+			&cli.StringFlag{Name: "max-time", Usage: "stop after `DURATION`; the rest stays due", Value: "10m"},
+			&cli.BoolFlag{Name: "events", Usage: "also receive what the subscription holds"},
+			&cli.BoolFlag{Name: "dry-run", Usage: "only say what would be brought home"},
+			&cli.BoolFlag{Name: "strict", Usage: "partial reports count as failure"},
+			&cli.BoolFlag{Name: "take-over", Usage: "take folder and subscription from the agent of another ledger"},
+			jsonFlag(),
+		},
+		Action: a.poll,
+	})
+}
+
+func (a *app) poll(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	req := console.PollRequest{DryRun: c.Bool("dry-run"), Events: c.Bool("events")}
+	var err error
+	if req.Since, err = durationFlag(c, "since"); err != nil {
+		return err
+	}
+	if req.MaxTime, err = durationFlag(c, "max-time"); err != nil {
+		return err
+	}
+	loaded, err := a.load(c)
+	if err != nil {
+		return err
+	}
+	var res console.PollResult
+	w := wish{create: true, work: true, intake: req.Events, takeOver: c.Bool("take-over")}
+	bars := newBars(a.err)
+	err = a.call(c.Context, &loaded.Config, w, console.CallPoll, req, console.Handlers{
+		Item: func(m json.RawMessage) error { return a.tellTrouble(m, c.Bool("strict")) }, Progress: bars.progress,
+	}, &res)
+	bars.finish()
+	if err != nil {
+		return err
+	}
+	return a.pollEnd(c, res)
+}
+
+// tellTrouble names each report that did not come home. A poll that found nothing wrong says nothing.
+func (a *app) tellTrouble(m json.RawMessage, strict bool) error {
+	r, err := decode[store.Receipt](m)
+	if err != nil {
+		return err
+	}
+	if wrong(r.State, strict) || r.Stale {
+		a.tell("recibo: %s %s is %s%s: %s", r.Kind, r.ID, r.State, stale(r), because(r))
+	}
+	return nil
+}
+
+func wrong(s store.State, strict bool) bool {
+	return s == store.Failed || s == store.Parked || strict && s == store.Partial
+}
+
+func (a *app) pollEnd(c *cli.Context, res console.PollResult) error {
+	switch {
+	case c.Bool("json"):
+		if err := a.printJSON(res); err != nil {
+			return err
+		}
+	case c.Bool("dry-run"):
+		for _, id := range res.Sweep.Missing {
+			a.print("%s", id)
+		}
+	}
+	if res.StillDue > 0 {
+		a.tell("recibo: %d reports are still due; the next poll or a running agent goes on with them", res.StillDue)
+	}
+	for state, n := range res.States {
+		if n > 0 && wrong(state, c.Bool("strict")) {
+			return silent(exitFailed)
+		}
+	}
+	return nil
+}
+
+func (a *app) fetchCommand() *cli.Command {
+	return a.command(cli.Command{
+		Name: "fetch", Usage: "bring these reports home now, ahead of others", ArgsUsage: "ID…",
+		Description: "An ID - reads ids from standard input, one a line.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "download again what is home already"}, jsonFlag()},
+		Action:      a.fetch,
+	})
+}
+
+func (a *app) fetch(c *cli.Context) error {
+	return a.ask(c, console.CallFetch, wish{create: true, work: true}, console.IDs{Force: c.Bool("force")})
+}
+
+func (a *app) watchCommand() *cli.Command {
+	return a.command(cli.Command{
+		Name: "watch", Usage: "these reports are expected: ask about them until they end", ArgsUsage: "ID…",
+		Description: "An ID - reads ids from standard input, one a line. The asking is done by recibo run or recibo poll.",
+		Flags:       []cli.Flag{&cli.BoolFlag{Name: "wait", Usage: "return once all have ended"}, jsonFlag()},
+		Action:      a.watch,
+	})
+}
+
+func (a *app) watch(c *cli.Context) error {
+	wait := c.Bool("wait")
+	return a.ask(c, console.CallWatch, wish{create: true, work: wait}, console.IDs{Wait: wait})
+}
+
+func (a *app) retryCommand() *cli.Command {
+	return a.command(cli.Command{
+		Name: "retry", Usage: "make receipts due now", ArgsUsage: "ID… | --state STATE",
+		Flags:  []cli.Flag{&cli.StringSliceFlag{Name: "state", Usage: "all receipts in `STATE`, such as parked"}, jsonFlag()},
+		Action: a.retry,
+	})
+}
+
+func (a *app) retry(c *cli.Context) error {
+	states, err := stateFlag(c)
+	if err != nil {
+		return err
+	}
+	if (len(states) > 0) == c.Args().Present() {
+		return usage("retry takes either ids or --state")
+	}
+	return a.ask(c, console.CallRetry, wish{}, console.IDs{States: states})
+}
+
+// ask makes a call about the reports named by the arguments and shows how they stand.
+func (a *app) ask(c *cli.Context, call string, w wish, req console.IDs) error {
+	var err error
+	if len(req.States) == 0 {
+		if req.IDs, err = a.ids(c); err != nil {
+			return err
+		}
+	}
+	loaded, err := a.load(c)
+	if err != nil {
+		return err
+	}
+	bars := newBars(a.err)
+	show, finish := a.receiptLister(c.Bool("json"))
+	var res console.Outcome
+	err = a.call(c.Context, &loaded.Config, w, call, req, console.Handlers{Item: show, Progress: bars.progress}, &res)
+	bars.finish()
+	finish()
+	if err != nil || call == console.CallRetry {
+		return err
+	}
+	if res.States[store.Failed]+res.States[store.Parked]+res.States[store.Pending] > 0 {
+		return silent(exitFailed)
+	}
+	return nil
+}
+
+// ids reads the arguments, and standard input for an argument -.
+func (a *app) ids(c *cli.Context) ([]string, error) {
+	var ids []string
+	for _, arg := range c.Args().Slice() {
+		if arg != "-" {
+			ids = append(ids, arg)
+			continue
+		}
+		data, err := io.ReadAll(io.LimitReader(a.in, 8<<20))
+		if err != nil {
+			return nil, fmt.Errorf("standard input: %w", err)
+		}
+		ids = append(ids, strings.Fields(string(data))...)
+	}
+	if len(ids) == 0 {
+		return nil, usage("%s needs at least one id", c.Command.Name)
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+func (a *app) verifyCommand() *cli.Command {
+	return a.command(cli.Command{
+		Name:  "verify",
+		Usage: "read delivered files again: sound, damaged, or collected (gone, which is no damage)",
+		Flags: []cli.Flag{
+			&cli.BoolFlag{Name: "repair", Usage: "download damaged files again"},
+			&cli.BoolFlag{Name: "missing", Usage: "download collected files again too"},
+			&cli.BoolFlag{Name: "adopt", Usage: "take over files with the right bytes that are not on record"},
+			jsonFlag(),
+		},
+		Action: a.verify,
+	})
+}
+
+func (a *app) verify(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	loaded, err := a.load(c)
+	if err != nil {
+		return err
+	}
+	req := console.VerifyRequest{Repair: c.Bool("repair"), Missing: c.Bool("missing"), Adopt: c.Bool("adopt")}
+	w := wish{work: true}
+	bars := newBars(a.err)
+	var res console.VerifyResult
+	err = a.call(c.Context, &loaded.Config, w, console.CallVerify, req, console.Handlers{
+		Item: func(m json.RawMessage) error { return a.tellVerdict(m, c.Bool("json")) }, Progress: bars.progress,
+	}, &res)
+	bars.finish()
+	if err != nil {
+		return err
+	}
+	if !c.Bool("json") {
+		a.print("%d sound, %d damaged, %d collected, %d downloaded again, %d taken over; %s read",
+			res.Sound, res.Damaged, res.Collected, res.Repaired, res.Adopted, humanize.IBytes(uint64(res.Bytes)))
+	}
+	wanted := 0
+	if req.Missing {
+		wanted = res.Collected
+	}
+	if res.Damaged+wanted > res.Repaired {
+		return silent(exitFailed)
+	}
+	return nil
+}
+
+// tellVerdict shows damage, and with --json every verdict.
+func (a *app) tellVerdict(m json.RawMessage, asJSON bool) error {
+	if asJSON {
+		_, err := a.out.Write(append(m, '\n'))
+		return err
+	}
+	v, err := decode[struct{ ID, File, Verdict string }](m)
+	if err == nil && v.Verdict == "damaged" {
+		a.print("damaged: %s (%s)", v.File, v.ID)
+	}
+	return err
+}
+
+func (a *app) backupCommand() *cli.Command {
+	return a.command(cli.Command{
+		Name: "backup", Usage: "copy the ledger while it is in use", ArgsUsage: "FILE", Action: a.backup,
+	})
+}
+
+func (a *app) backup(c *cli.Context) error {
+	file, err := oneFile(c)
+	if err != nil {
+		return err
+	}
+	loaded, err := a.load(c)
+	if err != nil {
+		return err
+	}
+	return a.call(c.Context, &loaded.Config, wish{}, console.CallBackup, file, console.Handlers{}, nil)
+}
+
+func (a *app) restoreCommand() *cli.Command {
+	return a.command(cli.Command{
+		Name: "restore", Usage: "put a backup in the ledger's place", ArgsUsage: "FILE",
+		Description: "No agent may be running. The ledger that was there is kept beside it as <store.path>.before-restore.\n" +
+			"The next sweep reaches back to the backup's time.",
+		Action: a.restore,
+	})
+}
+
+func (a *app) restore(c *cli.Context) error {
+	file, err := oneFile(c)
+	if err != nil {
+		return err
+	}
+	return a.withLock(c, func(path string) error {
+		when, err := store.Restore(c.Context, file, path)
+		if err == nil {
+			a.tell("restored the ledger of %s; the next poll or run sweeps from then on", when.UTC().Format(time.RFC3339))
+		}
+		return err
+	})
+}
+
+func (a *app) compactCommand() *cli.Command {
+	return a.command(cli.Command{Name: "compact", Usage: "make the ledger's file small again; no agent may be running", Action: a.compact})
+}
+
+func (a *app) compact(c *cli.Context) error {
+	if err := noArguments(c); err != nil {
+		return err
+	}
+	return a.withLock(c, func(path string) error {
+		if err := exists(path); err != nil {
+			return err
+		}
+		before, after, err := store.Compact(c.Context, path)
+		if err == nil {
+			a.tell("%s: %s before, %s now", path, humanize.IBytes(uint64(before)), humanize.IBytes(uint64(after)))
+		}
+		return err
+	})
+}
+
+// withLock runs f while nobody owns the ledger.
+func (a *app) withLock(c *cli.Context, f func(path string) error) error {
+	loaded, err := a.load(c)
+	if err != nil {
+		return err
+	}
+	path := loaded.Config.Store.Path
+	lock, err := store.Acquire(path)
+	if err != nil {
+		return err
+	}
+	return errors.Join(f(path), lock.Release())
+}
+
+// oneFile returns the one argument as an absolute path, for the agent has a working folder of its own.
+func oneFile(c *cli.Context) (string, error) {
+	if c.NArg() != 1 {
+		return "", usage("%s takes one file", c.Command.Name)
+	}
+	return absolute(c.Args().First())
+}
+
+func absolute(file string) (string, error) {
+	if strings.HasPrefix(file, "/") {
+		return file, nil
+	}
+	wd, err := os.Getwd()
+	return wd + "/" + file, err
+}

@@ -1,0 +1,271 @@
+package console
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"time"
+
+	"recibo/agent"
+	"recibo/hub"
+	"recibo/store"
+)
+
+// Backend is what the calls work on.
+type Backend struct {
+	Ledger  *store.Store
+	Agent   *agent.Agent
+	Version string
+}
+
+// Calls returns every call of the backend.
+func (b *Backend) Calls() map[string]Call {
+	return map[string]Call{
+		CallStatus:     b.status,
+		CallList:       typed(b.list),
+		CallShow:       typed(b.show),
+		CallPoll:       typed(b.poll),
+		CallFetch:      typed(b.fetch),
+		CallWatch:      typed(b.watch),
+		CallRetry:      typed(b.retry),
+		CallVerify:     typed(b.verify),
+		CallBackup:     typed(b.backup),
+		CallQuarantine: typed(b.quarantine),
+		CallEntry:      typed(b.entry),
+		CallRelease:    typed(b.releaseEntry),
+		CallDrop:       typed(b.drop),
+	}
+}
+
+// typed decodes the request of a call.
+func typed[T any](f func(context.Context, T, Stream) (any, error)) Call {
+	return func(ctx context.Context, request json.RawMessage, out Stream) (any, error) {
+		var req T
+		if err := json.Unmarshal(request, &req); err != nil {
+			return nil, Errorf(Usage, "the request can't be read: %v", err)
+		}
+		result, err := f(ctx, req, out)
+		return result, coded(err)
+	}
+}
+
+// coded classes the errors that callers decide on.
+func coded(err error) error {
+	var damaged *store.DamagedError
+	var e *Error
+	switch {
+	case err == nil, errors.As(err, &e):
+		return err
+	case errors.As(err, &damaged):
+		return Errorf(Damaged, "%v", err)
+	case errors.Is(err, store.ErrNotFound):
+		return Errorf(NotFound, "%v", err)
+	case errors.Is(err, agent.ErrUnreachable):
+		return &Error{Unreachable, err.Error(), "what was asked for stays due"}
+	}
+	return err
+}
+
+func (b *Backend) status(ctx context.Context, _ json.RawMessage, _ Stream) (any, error) {
+	ledger, err := b.Ledger.Stats(ctx)
+	if err != nil {
+		return nil, coded(err)
+	}
+	a, err := b.Agent.Status(ctx)
+	if err != nil {
+		return nil, coded(err)
+	}
+	res := StatusResult{PID: os.Getpid(), Version: b.Version, Instance: b.Ledger.InstanceID(), Agent: a, Ledger: ledger}
+	if b.Agent.Reporter != nil {
+		res.Gates = b.Agent.Reporter.Gates()
+	}
+	for _, s := range b.Agent.Subscriptions {
+		res.Subscriptions = append(res.Subscriptions, s.Health())
+	}
+	return res, nil
+}
+
+// page is how many rows one look at the ledger takes; between pages no transaction is open.
+const page = 256
+
+func (b *Backend) list(ctx context.Context, req ListRequest, out Stream) (any, error) {
+	sent := 0
+	for after := ""; ; {
+		limit := page
+		if req.Limit > 0 {
+			limit = min(limit, req.Limit-sent)
+		}
+		rows, next, err := b.Ledger.List(ctx, store.Query{
+			States: req.States, Kind: req.Kind, Since: req.Since, Meta: req.Meta, Limit: limit, After: after,
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			if err := out.Item(r); err != nil {
+				return nil, err
+			}
+		}
+		if sent += len(rows); next == "" || req.Limit > 0 && sent >= req.Limit {
+			return nil, nil
+		}
+		after = next
+	}
+}
+
+func (b *Backend) show(ctx context.Context, req IDs, _ Stream) (any, error) {
+	keys, err := b.known(ctx, req.IDs)
+	if err != nil {
+		return nil, err
+	}
+	r, err := b.Ledger.Get(ctx, keys[0])
+	if err != nil {
+		return nil, err
+	}
+	res := ShowResult{Receipt: r}
+	for _, id := range r.Events {
+		e, err := b.Ledger.Event(ctx, agent.FeedReports, id)
+		if errors.Is(err, store.ErrNotFound) {
+			continue // older than the retention
+		}
+		if err != nil {
+			return nil, err
+		}
+		res.Events = append(res.Events, Event{id, e})
+	}
+	return res, nil
+}
+
+// known resolves ids and unique prefixes of receipts on record.
+func (b *Backend) known(ctx context.Context, ids []string) ([]store.Key, error) {
+	if len(ids) == 0 {
+		return nil, Errorf(Usage, "no id was given")
+	}
+	keys := make([]store.Key, 0, len(ids))
+	for _, id := range ids {
+		found, err := b.resolve(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		if len(found) == 0 {
+			return nil, Errorf(NotFound, "no receipt has the id %q", id)
+		}
+		keys = append(keys, found[0])
+	}
+	return keys, nil
+}
+
+// reportID is the form of Reporter's ids: only such a one is asked for without being on record, so that a mistyped
+// prefix makes no receipt.
+var reportID = regexp.MustCompile(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
+
+// knownOrNew also takes ids that are not on record.
+func (b *Backend) knownOrNew(ctx context.Context, ids []string) ([]store.Key, error) {
+	if len(ids) == 0 {
+		return nil, Errorf(Usage, "no id was given")
+	}
+	keys := make([]store.Key, 0, len(ids))
+	for _, id := range ids {
+		found, err := b.resolve(ctx, id)
+		switch {
+		case err != nil:
+			return nil, err
+		case len(found) == 1:
+			keys = append(keys, found[0])
+		case reportID.MatchString(id):
+			keys = append(keys, store.Key{Kind: store.Report, ID: id})
+		default:
+			return nil, Errorf(Usage, "%q is neither the id of a receipt on record nor a whole report id (a UUID)", id)
+		}
+	}
+	return keys, nil
+}
+
+func (b *Backend) resolve(ctx context.Context, id string) ([]store.Key, error) {
+	if id == "" {
+		return nil, Errorf(Usage, "an id is empty")
+	}
+	found, err := b.Ledger.Resolve(ctx, id)
+	if err == nil && len(found) > 1 {
+		return nil, Errorf(Usage, "%q is the beginning of several ids, %s and %s among them", id, found[0].ID, found[1].ID)
+	}
+	return found, err
+}
+
+func (b *Backend) backup(ctx context.Context, file string, _ Stream) (any, error) {
+	if !filepath.IsAbs(file) {
+		return nil, Errorf(Usage, "backup: %q is no absolute path", file)
+	}
+	return nil, b.Ledger.Backup(ctx, file)
+}
+
+func (b *Backend) quarantine(ctx context.Context, req EntryRequest, out Stream) (any, error) {
+	for after := uint64(0); ; {
+		entries, err := b.Ledger.Quarantine(ctx, after, page)
+		if err != nil {
+			return nil, err
+		}
+		for _, q := range entries {
+			after = q.ID
+			if closed := !q.DroppedAt.IsZero() || !q.ReleasedAt.IsZero(); closed && !req.Dropped {
+				continue
+			}
+			if err := out.Item(q); err != nil {
+				return nil, err
+			}
+		}
+		if len(entries) < page {
+			return nil, nil
+		}
+	}
+}
+
+func (b *Backend) entry(ctx context.Context, req EntryRequest, _ Stream) (any, error) {
+	return b.Ledger.Quarantined(ctx, req.ID)
+}
+
+func (b *Backend) drop(ctx context.Context, req EntryRequest, _ Stream) (any, error) {
+	if req.Reason == "" {
+		return nil, Errorf(Usage, "a reason is needed: it stays on record")
+	}
+	return nil, b.Ledger.Drop(ctx, req.ID, req.Reason)
+}
+
+func (b *Backend) releaseEntry(ctx context.Context, req EntryRequest, _ Stream) (any, error) {
+	q, err := b.Ledger.Quarantined(ctx, req.ID)
+	if err != nil {
+		return nil, err
+	}
+	report := req.Report
+	if report == "" {
+		report = q.Receipt.ID
+	}
+	if !hub.PlainID(report) {
+		return nil, &Error{Usage, fmt.Sprintf("event %d does not name a report", req.ID), "name it: quarantine release --report ID"}
+	}
+	outcome, err := b.Agent.Release(ctx, q, report)
+	if err != nil {
+		return nil, err
+	}
+	return map[string]any{"report": report, "admitted": outcome == store.Admitted}, nil
+}
+
+// tell sends the progress of downloads until ctx ends.
+func (b *Backend) tell(ctx context.Context, out Stream) {
+	tick := time.NewTicker(200 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+			if transfers := b.Agent.Transfers(); len(transfers) > 0 {
+				_ = out.Progress(Progress{Transfers: transfers})
+			}
+		}
+	}
+}

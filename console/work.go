@@ -1,0 +1,310 @@
+package console
+
+import (
+	"context"
+	"errors"
+	"sync"
+	"time"
+
+	"recibo/agent"
+	"recibo/store"
+)
+
+// The calls that make the agent work, and wait for it.
+
+// tally counts receipts by state and sends each as an item.
+func tally(out Stream, o *Outcome) func(*store.Receipt) error {
+	o.States = map[store.State]int{}
+	return func(r *store.Receipt) error {
+		o.Receipts++
+		o.States[r.State]++
+		return out.Item(r)
+	}
+}
+
+// withProgress tells about downloads while f runs.
+func (b *Backend) withProgress(ctx context.Context, out Stream, f func() error) error {
+	ctx, cancel := context.WithCancel(ctx)
+	var wg sync.WaitGroup
+	wg.Go(func() { b.tell(ctx, out) })
+	defer wg.Wait()
+	defer cancel()
+	return f()
+}
+
+func (b *Backend) fetch(ctx context.Context, req IDs, out Stream) (any, error) {
+	if err := b.works(); err != nil {
+		return nil, err
+	}
+	keys, err := b.knownOrNew(ctx, req.IDs)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := b.Agent.Fetch(ctx, keys, req.Force)
+	if err != nil {
+		return nil, err
+	}
+	var o Outcome
+	err = b.withProgress(ctx, out, func() error { return b.Agent.Wait(ctx, asked, false, tally(out, &o)) })
+	return o, err
+}
+
+// works says why nothing would be brought home here.
+func (b *Backend) works() error {
+	if b.Agent.Reporter == nil {
+		return Errorf(Usage, "reporter is turned off (reporter.enabled): there is nobody to ask")
+	}
+	if b.Agent.Folder == nil || !b.Agent.Working() {
+		return Errorf(Busy, "the agent is starting or stopping")
+	}
+	return nil
+}
+
+func (b *Backend) watch(ctx context.Context, req IDs, out Stream) (any, error) {
+	keys, err := b.knownOrNew(ctx, req.IDs)
+	if err != nil {
+		return nil, err
+	}
+	asked, err := b.Agent.Watch(ctx, keys)
+	if err != nil {
+		return nil, err
+	}
+	var o Outcome
+	each := tally(out, &o)
+	if req.Wait {
+		if err := b.works(); err != nil {
+			return nil, err
+		}
+		err := b.withProgress(ctx, out, func() error { return b.Agent.Wait(ctx, asked, true, each) })
+		return o, err
+	}
+	return o, b.sendAll(ctx, keys, each)
+}
+
+func (b *Backend) sendAll(ctx context.Context, keys []store.Key, each func(*store.Receipt) error) error {
+	for _, k := range keys {
+		r, err := b.Ledger.Get(ctx, k)
+		if err == nil {
+			err = each(r)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (b *Backend) retry(ctx context.Context, req IDs, out Stream) (any, error) {
+	var o Outcome
+	each := tally(out, &o)
+	if len(req.States) == 0 {
+		keys, err := b.known(ctx, req.IDs)
+		if err != nil {
+			return nil, err
+		}
+		if _, err := b.Agent.Retry(ctx, keys); err != nil {
+			return nil, err
+		}
+		return o, b.sendAll(ctx, keys, each)
+	}
+	// The rows of a state move as they are retried: all of them are read before the first is changed.
+	var keys []store.Key
+	for after := ""; ; {
+		rows, next, err := b.Ledger.List(ctx, store.Query{States: req.States, Limit: page, After: after})
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range rows {
+			keys = append(keys, r.Key())
+		}
+		if next == "" {
+			break
+		}
+		after = next
+	}
+	if _, err := b.Agent.Retry(ctx, keys); err != nil {
+		return nil, err
+	}
+	return o, b.sendAll(ctx, keys, each)
+}
+
+// defaultMaxTime bounds a poll from cron.
+const defaultMaxTime = 10 * time.Minute
+
+func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, error) {
+	if req.MaxTime <= 0 {
+		req.MaxTime = defaultMaxTime
+	}
+	if req.DryRun {
+		if b.Agent.Reporter == nil {
+			return nil, b.works()
+		}
+		sweep, err := b.Agent.Sweep(ctx, agent.Sweep{Since: req.Since, DryRun: true})
+		return PollResult{Sweep: sweep}, unreachable(err)
+	}
+	if err := b.works(); err != nil {
+		return nil, err
+	}
+	began := time.Now()
+	deadline := began.Add(req.MaxTime)
+	bounded, cancel := context.WithDeadline(ctx, deadline)
+	defer cancel()
+	var res PollResult
+	err := b.withProgress(ctx, out, func() error {
+		if req.Events {
+			if err := b.drain(bounded); err != nil {
+				return err
+			}
+		}
+		var err error
+		if res.Sweep, err = b.Agent.Sweep(bounded, agent.Sweep{Since: req.Since}); err != nil {
+			return unreachable(err)
+		}
+		return b.Agent.WaitIdle(bounded, deadline)
+	})
+	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
+		err = nil // the rest stays due, and StillDue says so
+	}
+	if err == nil {
+		err = b.Agent.Prune(ctx)
+	}
+	if counted := b.sumUp(ctx, began, out, &res); err == nil {
+		err = counted
+	}
+	return res, err
+}
+
+func (b *Backend) drain(ctx context.Context) error {
+	for _, s := range b.Agent.Subscriptions {
+		if err := s.Drain(ctx, b.Agent.Admit); err != nil {
+			return &Error{Unreachable, "the subscription can't be drained: " + err.Error(), ""}
+		}
+	}
+	return nil
+}
+
+func unreachable(err error) error {
+	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return err
+	}
+	return &Error{Unreachable, err.Error(), "what is on record stays due; check says what is wrong"}
+}
+
+// sumUp sends what changed since began, and counts it by state.
+func (b *Backend) sumUp(ctx context.Context, began time.Time, out Stream, res *PollResult) error {
+	res.States = map[store.State]int{}
+	for after := ""; ; {
+		rows, next, err := b.Ledger.List(ctx, store.Query{Since: began, Limit: page, After: after})
+		if err != nil {
+			return err
+		}
+		for _, r := range rows {
+			res.States[r.State]++
+			if err := out.Item(r); err != nil {
+				return err
+			}
+		}
+		if next == "" {
+			break
+		}
+		after = next
+	}
+	stats, err := b.Ledger.Stats(ctx)
+	res.StillDue = int(stats.Count(store.Pending))
+	return err
+}
+
+func (b *Backend) verify(ctx context.Context, req VerifyRequest, out Stream) (any, error) {
+	if b.Agent.Folder == nil {
+		return nil, Errorf(Busy, "the download folder is not open")
+	}
+	var res VerifyResult
+	again := map[store.Key]bool{}
+	var read int64
+	told := time.Now()
+	progress := func(n int64) {
+		res.Bytes += n
+		if read += n; time.Since(told) >= 200*time.Millisecond {
+			_ = out.Progress(Progress{Bytes: read})
+			read, told = 0, time.Now()
+		}
+	}
+	err := b.Agent.Verify(ctx, func(v agent.Verification) error {
+		key := store.Key{Kind: store.Report, ID: v.ID}
+		switch v.Verdict {
+		case "sound":
+			res.Sound++
+		case "damaged":
+			res.Damaged++
+			again[key] = again[key] || req.Repair
+		default:
+			res.Collected++
+			again[key] = again[key] || req.Missing
+		}
+		return out.Item(v)
+	}, progress)
+	if err != nil {
+		return res, err
+	}
+	if req.Adopt {
+		if res.Adopted, err = b.adopt(ctx); err != nil {
+			return res, err
+		}
+	}
+	res.Repaired, err = b.fetchAgain(ctx, again, out)
+	return res, err
+}
+
+// fetchAgain downloads damaged or missing files again and counts those that are sound afterwards.
+func (b *Backend) fetchAgain(ctx context.Context, again map[store.Key]bool, out Stream) (int, error) {
+	var keys []store.Key
+	for k, wanted := range again {
+		if wanted {
+			keys = append(keys, k)
+		}
+	}
+	if len(keys) == 0 {
+		return 0, nil
+	}
+	if err := b.works(); err != nil {
+		return 0, err
+	}
+	asked, err := b.Agent.Fetch(ctx, keys, true)
+	if err != nil {
+		return 0, err
+	}
+	repaired := 0
+	err = b.withProgress(ctx, out, func() error {
+		return b.Agent.Wait(ctx, asked, false, func(r *store.Receipt) error {
+			if r.State == store.Delivered && r.Attempts == 0 {
+				repaired++
+			}
+			return nil
+		})
+	})
+	return repaired, err
+}
+
+// adopt asks about every file in the folder that looks like a report and is not on record. Downloading it finds the
+// same bytes under its name and takes the file over instead of writing another beside it.
+func (b *Backend) adopt(ctx context.Context) (int, error) {
+	if err := b.works(); err != nil {
+		return 0, err
+	}
+	ids, err := b.Agent.Unrecorded(ctx)
+	if err != nil || len(ids) == 0 {
+		return 0, err
+	}
+	asked, err := b.Agent.Fetch(ctx, ids, false)
+	if err != nil {
+		return 0, err
+	}
+	adopted := 0
+	err = b.Agent.Wait(ctx, asked, false, func(r *store.Receipt) error {
+		if r.State == store.Delivered && r.Attempts == 0 {
+			adopted++
+		}
+		return nil
+	})
+	return adopted, err
+}

@@ -1,0 +1,161 @@
+package rest
+
+import (
+	"context"
+	"crypto/x509"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"sync"
+	"time"
+
+	"github.com/hashicorp/go-retryablehttp"
+
+	"recibo/setting"
+)
+
+// Bounds of a connection and of what a hostile service can make us hold.
+const (
+	dialTimeout      = 10 * time.Second
+	handshakeTimeout = 10 * time.Second
+	pingAfter        = 30 * time.Second // without a frame on an HTTP/2 connection
+	pingTimeout      = 15 * time.Second
+	idleConnections  = 16
+	idlePerHost      = 8
+	idleConnection   = 90 * time.Second
+	maxHeaderBytes   = 1 << 20
+)
+
+// transport sends requests with the TLS files as they are now. Client certificates are read for each handshake; when
+// the roots change it goes over to a new pool of connections, so that proxied connections see them too.
+type transport struct {
+	material *setting.Material
+	build    func(*x509.CertPool) (*http.Transport, error)
+
+	mu      sync.Mutex
+	roots   *x509.CertPool
+	current *http.Transport
+}
+
+func newTransport(m *setting.Material, proxy proxyFunc, headerTimeout time.Duration) *transport {
+	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
+	return &transport{material: m, build: func(roots *x509.CertPool) (*http.Transport, error) {
+		config, err := m.Client("")
+		if err != nil {
+			return nil, err
+		}
+		config.RootCAs = roots
+		return &http.Transport{
+			Proxy:                  proxy,
+			DialContext:            dialer.DialContext,
+			TLSClientConfig:        config,
+			TLSHandshakeTimeout:    handshakeTimeout,
+			ResponseHeaderTimeout:  headerTimeout,
+			ForceAttemptHTTP2:      true, // a TLS configuration of one's own turns it off otherwise
+			HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+			DisableCompression:     true, // identity is asked for, so that lengths are those of the file
+			MaxIdleConns:           idleConnections,
+			MaxIdleConnsPerHost:    idlePerHost,
+			IdleConnTimeout:        idleConnection,
+			MaxResponseHeaderBytes: maxHeaderBytes,
+		}, nil
+	}}
+}
+
+// RoundTrip implements http.RoundTripper.
+func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+	current, err := t.fresh()
+	if err != nil {
+		return nil, err
+	}
+	return current.RoundTrip(r)
+}
+
+// fresh returns the pool of connections that trusts the roots in force.
+func (t *transport) fresh() (*http.Transport, error) {
+	roots, err := t.material.Roots()
+	if err != nil {
+		return nil, err
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current != nil && t.roots == roots {
+		return t.current, nil
+	}
+	next, err := t.build(roots)
+	if err != nil {
+		return nil, err
+	}
+	if t.current != nil {
+		t.current.CloseIdleConnections()
+	}
+	t.current, t.roots = next, roots
+	return next, nil
+}
+
+// CloseIdleConnections is found by http.Client.
+func (t *transport) CloseIdleConnections() {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.current != nil {
+		t.current.CloseIdleConnections()
+	}
+}
+
+type proxyFunc = func(*http.Request) (*url.URL, error)
+
+// proxy chooses the service's own proxy, then the one common to all, then the environment's.
+func proxy(c Config, s Service) (proxyFunc, error) {
+	key, value := s.key("proxy"), s.Proxy
+	if value == "" {
+		key, value = "rest.proxy", c.Proxy
+	}
+	switch value {
+	case "":
+		return http.ProxyFromEnvironment, nil
+	case "none":
+		return nil, nil
+	}
+	u, err := url.Parse(value)
+	if err != nil || u.Hostname() == "" {
+		return nil, fmt.Errorf("%s: neither none nor the URL of a proxy", key) // the value may hold a password
+	}
+	switch u.Scheme {
+	case "http", "https", "socks5", "socks5h":
+		return http.ProxyURL(u), nil
+	}
+	return nil, fmt.Errorf("%s: must begin with http://, https://, socks5:// or socks5h://", key)
+}
+
+// The second try that is made inside one Do: a worker is held meanwhile, so it is one, and soon.
+const (
+	secondTryMin = 50 * time.Millisecond
+	secondTryMax = 500 * time.Millisecond
+)
+
+// newAsker returns the client for requests without a body.
+func newAsker(t http.RoundTripper, jitter func() float64) *retryablehttp.Client {
+	return &retryablehttp.Client{
+		HTTPClient: &http.Client{Transport: t, CheckRedirect: follow(maxHops)},
+		RetryMax:   1,
+		CheckRetry: secondTry,
+		Backoff: func(_, _ time.Duration, _ int, _ *http.Response) time.Duration {
+			return secondTryMin + time.Duration(jitter()*float64(secondTryMax-secondTryMin))
+		},
+		ErrorHandler: retryablehttp.PassthroughErrorHandler,
+	}
+}
+
+// secondTry asks again when a connection failed before there was an answer, and when a gateway found nobody behind it.
+// Never on 429 or with Retry-After (that is the gate's to wait for), on a time limit, or for what time alone won't mend.
+func secondTry(ctx context.Context, resp *http.Response, err error) (bool, error) {
+	if ctx.Err() != nil {
+		return false, ctx.Err()
+	}
+	if err != nil {
+		return kindOf(err) == Unreachable && !timedOut(err), nil
+	}
+	gateway := resp.StatusCode == http.StatusBadGateway || resp.StatusCode == http.StatusGatewayTimeout
+	return gateway && resp.Header.Get("Retry-After") == "", nil
+}

@@ -1,0 +1,219 @@
+package store
+
+import (
+	"errors"
+	"fmt"
+	"time"
+
+	bolt "go.etcd.io/bbolt"
+)
+
+// reader is a transaction that only reads.
+type reader struct {
+	tx      *bolt.Tx
+	path    string
+	packed  bool // pages are filled to the brim: a copy that is written in order
+	buckets [bucketCount]*bolt.Bucket
+}
+
+// bucket returns a bucket. One that is missing is damage: every ledger is made with all of them.
+func (r *reader) bucket(id bucketID) *bolt.Bucket {
+	if b := r.buckets[id]; b != nil {
+		return b
+	}
+	b := r.tx.Bucket([]byte(bucketNames[id]))
+	if b == nil {
+		panic(&DamagedError{Err: fmt.Errorf("bucket %q is missing", bucketNames[id])})
+	}
+	b.FillPercent = id.fill()
+	if r.packed {
+		b.FillPercent = 1
+	}
+	r.buckets[id] = b
+	return b
+}
+
+// get returns a value, valid until the transaction ends; nil when there is none.
+func (r *reader) get(id bucketID, key []byte) []byte { return r.bucket(id).Get(key) }
+
+func (r *reader) cursor(id bucketID) *bolt.Cursor { return r.bucket(id).Cursor() }
+
+// rowError is the damage of one row.
+func (r *reader) rowError(id bucketID, key string, err error) *DamagedError {
+	return &DamagedError{Path: r.path, Row: bucketNames[id] + " " + key, Err: err}
+}
+
+// receipt reads one receipt: ErrNotFound, or *DamagedError with its key.
+func (r *reader) receipt(k Key) (*Receipt, error) {
+	data := r.get(receiptBucket, receiptKey(k))
+	if data == nil {
+		return nil, fmt.Errorf("%s: %w", k, ErrNotFound)
+	}
+	receipt, err := decodeReceipt(data)
+	if err != nil {
+		return nil, r.rowError(receiptBucket, k.String(), err)
+	}
+	if receipt.Key() != k {
+		return nil, r.rowError(receiptBucket, k.String(), errors.New("it holds another receipt"))
+	}
+	return receipt, nil
+}
+
+// change names a row that was written or removed.
+type change struct {
+	bucket bucketID
+	key    string
+}
+
+// txn is the one transaction that writes. Every change of the ledger passes through put and del, so that a backup in
+// progress learns of it.
+type txn struct {
+	reader
+	now      time.Time
+	counters counters
+	record   bool     // whether to keep changes
+	changes  []change // while record is set
+	wrote    bool
+	err      error // a failed write: the whole transaction is lost
+}
+
+func (t *txn) put(id bucketID, key, value []byte) {
+	if value == nil {
+		value = []byte{} // until it is committed, bbolt would show nil as an absent row
+	}
+	t.note(id, key)
+	t.fail(t.bucket(id).Put(key, value))
+}
+
+func (t *txn) del(id bucketID, key []byte) {
+	t.note(id, key)
+	t.fail(t.bucket(id).Delete(key))
+}
+
+func (t *txn) note(id bucketID, key []byte) {
+	t.wrote = true
+	if t.record {
+		t.changes = append(t.changes, change{id, string(key)})
+	}
+}
+
+func (t *txn) fail(err error) {
+	if err != nil && t.err == nil {
+		t.err = err
+	}
+}
+
+// saveCounters closes the transaction's books.
+func (t *txn) saveCounters() {
+	t.counters.Commits++
+	t.put(metaBucket, []byte(countersName), t.counters.encode())
+}
+
+// mark is what the indexes and counters hold about a receipt.
+type mark struct {
+	exists  bool
+	state   State
+	updated time.Time
+	due     time.Time
+	urgent  bool
+	intent  bool
+}
+
+func markOf(r *Receipt) mark {
+	return mark{true, r.State, r.Updated, r.Due, r.Urgent, r.Intent != nil}
+}
+
+// row is a receipt on its way through a transaction.
+type row struct {
+	*Receipt
+	key    []byte
+	before mark
+	data   []byte // encoded, once staged
+}
+
+// load reads a receipt to change it. A receipt that does not exist is made, not yet written: before.exists is false.
+func (t *txn) load(k Key) (*row, error) {
+	r, err := t.receipt(k)
+	switch {
+	case errors.Is(err, ErrNotFound):
+		return &row{Receipt: &Receipt{Kind: k.Kind, ID: k.ID, Created: t.now}, key: receiptKey(k)}, nil
+	case err != nil:
+		return nil, err
+	}
+	return &row{Receipt: r, key: receiptKey(k), before: markOf(r)}, nil
+}
+
+// MaxWait is the longest that a receipt waits for its due time (law 8: every wait has a bound). A later one is brought
+// forward when it is stored.
+const MaxWait = 7 * 24 * time.Hour
+
+// stage makes a changed receipt ready to be saved and is the last step that can fail, so that a bad one is refused before
+// anything is written.
+func (t *txn) stage(w *row) error {
+	w.Updated = t.now
+	if latest := t.now.Add(MaxWait); w.Due.After(latest) {
+		w.Due = latest
+	}
+	if n := len(w.Events); n > MaxEvents {
+		w.Events = w.Events[n-MaxEvents:]
+	}
+	if n := len(w.Timeline); n > MaxTimeline {
+		w.Timeline = w.Timeline[n-MaxTimeline:]
+	}
+	if stateByte(w.State) == 0 {
+		return fmt.Errorf("%s: %w state %q", w.Key(), ErrInvalid, w.State)
+	}
+	var err error
+	if w.data, err = encodeJSON(w.Receipt); err != nil {
+		return fmt.Errorf("%s: %w receipt: %w", w.Key(), ErrInvalid, err)
+	}
+	return nil
+}
+
+// save writes a staged receipt and brings the indexes and counters in line with it.
+func (t *txn) save(w *row) {
+	after := markOf(w.Receipt)
+	t.put(receiptBucket, w.key, w.data)
+	t.index(w.Kind, w.key, w.before, after)
+	w.before = after
+}
+
+// remove deletes a receipt with its index entries.
+func (t *txn) remove(w *row) {
+	t.del(receiptBucket, w.key)
+	t.index(w.Kind, w.key, w.before, mark{})
+}
+
+func (t *txn) index(kind Kind, key []byte, before, after mark) {
+	if before.exists {
+		t.counters.receipts(kind, before.state, -1)
+		if !after.exists || before.state != after.state || !before.updated.Equal(after.updated) {
+			t.del(stateBucket, stateKey(before.state, before.updated, key))
+		}
+	}
+	if after.exists {
+		t.counters.receipts(kind, after.state, 1)
+		t.put(stateBucket, stateKey(after.state, after.updated, key), nil)
+	}
+	t.indexDue(key, before, after)
+	switch {
+	case after.intent && !before.intent:
+		t.put(intentBucket, key, nil)
+	case before.intent && !after.intent:
+		t.del(intentBucket, key)
+	}
+}
+
+func (t *txn) indexDue(key []byte, before, after mark) {
+	if before.due.Equal(after.due) && before.urgent == after.urgent {
+		return
+	}
+	if !before.due.IsZero() {
+		t.del(dueBucket, dueKey(before.urgent, before.due, key))
+		t.counters.Due--
+	}
+	if !after.due.IsZero() {
+		t.put(dueBucket, dueKey(after.urgent, after.due, key), nil)
+		t.counters.Due++
+	}
+}
