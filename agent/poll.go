@@ -340,6 +340,7 @@ func (a *Agent) pollOnSchedule(ctx context.Context) {
 		return
 	}
 	var last SweepResult // to be judged
+	a.untilQuiet(ctx)
 	for next := a.Now(); ; {
 		now := a.Now()
 		if len(last.ended) > 0 && now.Sub(last.End) >= a.Config.PollGrace {
@@ -356,6 +357,30 @@ func (a *Agent) pollOnSchedule(ctx context.Context) {
 		// Looking again each minute follows a change of the subscription's health.
 		if !sleep(ctx, min(time.Minute, max(every, time.Second), max(a.Config.PollGrace, time.Second))) {
 			return
+		}
+	}
+}
+
+const (
+	quietFor  = 500 * time.Millisecond
+	quietWait = 30 * time.Second
+	bindWait  = 10 * time.Second
+)
+
+// untilQuiet lets a subscription that has just been bound hand over what it holds, so that a sweep does not find first
+// what an event is about to announce. A subscription that can't be bound, or that never rests, holds no sweep for long.
+func (a *Agent) untilQuiet(ctx context.Context) {
+	if len(a.Subscriptions) == 0 {
+		return
+	}
+	begun := time.Now()
+	taken, since := a.Counts().taken(), begun
+	for time.Since(begun) < quietWait && time.Since(since) < quietFor || !a.subscribed() && time.Since(begun) < bindWait {
+		if !sleep(ctx, quietFor/5) {
+			return
+		}
+		if now := a.Counts().taken(); now != taken || !a.subscribed() {
+			taken, since = now, time.Now()
 		}
 	}
 }
@@ -388,6 +413,7 @@ func (a *Agent) sweepOnBinding(ctx context.Context, s hub.Subscription) {
 		case <-ctx.Done():
 			return
 		case <-s.Bound():
+			a.untilQuiet(ctx)
 			a.sweepAndTell(ctx)
 		}
 	}

@@ -188,6 +188,9 @@ downloads:
 
 // follow plays the scenario and returns once every report is where it belongs.
 func (d *demonstration) follow(ctx context.Context, o *owner, sb *sandbox.Sandbox) error {
+	if err := firstSweep(ctx, o); err != nil {
+		return err
+	}
 	played := make(chan error, 1)
 	go func() { played <- sb.Play(ctx, d.scenario) }()
 	var bar *mpb.Bar
@@ -223,6 +226,21 @@ func (d *demonstration) follow(ctx context.Context, o *owner, sb *sandbox.Sandbo
 		if done && int(home) == len(d.scenario.Reports) && int(taken.Admitted+taken.Repeated+taken.Skipped) >= len(d.scenario.Events) &&
 			o.agent.Active() == 0 {
 			return nil
+		}
+	}
+}
+
+// firstSweep returns once the agent has bound its subscription and swept: from then on events come first.
+func firstSweep(ctx context.Context, o *owner) error {
+	for {
+		_, swept, err := o.agent.LastSweep(ctx)
+		if swept || err != nil {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the agent did not start: %w", ctx.Err())
+		case <-time.After(20 * time.Millisecond):
 		}
 	}
 }

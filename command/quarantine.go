@@ -26,7 +26,7 @@ func (a *app) quarantineCommand() *cli.Command {
 				Flags:  []cli.Flag{&cli.StringFlag{Name: "report", Usage: "the `ID` of the report it is about, where the event does not say"}},
 				Action: a.quarantineRelease}),
 			a.command(cli.Command{Name: "drop", Usage: "throw its bytes away; a note with the reason stays", ArgsUsage: "N",
-				Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`TEXT` to keep on record", Required: true}}, Action: a.quarantineDrop}),
+				Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`TEXT` to keep on record"}}, Action: a.quarantineDrop}),
 		},
 	})
 }
@@ -94,6 +94,9 @@ func (a *app) quarantineRelease(c *cli.Context) error {
 }
 
 func (a *app) quarantineDrop(c *cli.Context) error {
+	if c.String("reason") == "" {
+		return usage("quarantine drop needs a reason, which stays on record").with("recibo quarantine drop N --reason TEXT")
+	}
 	return a.entry(c, console.CallDrop, console.EntryRequest{Reason: c.String("reason")}, nil)
 }
 

@@ -49,11 +49,11 @@ func (a *app) run(c *cli.Context) error {
 		return usage("APP_ENC_KEY is in the environment: the master key opens database credentials and has no place here").
 			with("derive the keys that are needed on Fetcher's side, and unset APP_ENC_KEY")
 	}
-	ctx := c.Context
+	ctx, stop := context.WithCancel(c.Context)
+	defer stop()
 	if limit > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeout(ctx, limit)
-		defer cancel()
+		// The end of a trial is a stop like any other, not a deadline for what the agent is waiting for.
+		defer time.AfterFunc(limit, stop).Stop()
 	}
 	w := wish{create: true, work: true, intake: true, takeOver: c.Bool("take-over"), log: a.logger(loaded.Config.Log, false)}
 	return a.runAgent(ctx, &loaded.Config, w, idle)
@@ -102,9 +102,14 @@ func ownPatiently(ctx context.Context, c *config.Config, w wish) (*owner, error)
 	}
 }
 
-// stopWhenIdle stops a trial once there was nothing to do and no event for the time given.
+// settling bounds how long a trial that stops when idle waits for its subscription and its first sweep.
+const settling = 20 * time.Second
+
+// stopWhenIdle stops a trial once there was nothing left to do and no event for the time given.
 func stopWhenIdle(ctx context.Context, o *owner, idle time.Duration, stop context.CancelFunc) {
-	last, since := agent.Status{}, time.Now()
+	begun := time.Now()
+	settled := false // nothing to do means little before events can come and Reporter has been asked
+	last, since := agent.Status{}, begun
 	tick := time.NewTicker(min(idle, 100*time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -117,8 +122,8 @@ func stopWhenIdle(ctx context.Context, o *owner, idle time.Duration, stop contex
 		if err != nil {
 			continue
 		}
-		due, _, err := o.ledger.Due(ctx, now.At, 1, nil)
-		if err != nil || len(due) > 0 || now.Active > 0 || now.Admitted != last.Admitted || now.Repeated != last.Repeated {
+		settled = settled || o.settled(now, begun) || time.Since(begun) > settling
+		if busy := !settled || o.busy(ctx, now, idle); busy || now.Admitted != last.Admitted || now.Repeated != last.Repeated {
 			last, since = now, time.Now()
 			continue
 		}
@@ -127,6 +132,30 @@ func stopWhenIdle(ctx context.Context, o *owner, idle time.Duration, stop contex
 			return
 		}
 	}
+}
+
+// settled tells whether the subscriptions are bound and, where there are sweeps, one has been completed since begun.
+func (o *owner) settled(now agent.Status, begun time.Time) bool {
+	for _, s := range o.agent.Subscriptions {
+		if !s.Health().Healthy {
+			return false
+		}
+	}
+	c := o.agent.Config
+	if o.reporter == nil || c.PollEvery == 0 && c.PollHealthy == 0 {
+		return true
+	}
+	return now.LastSweep != nil && !now.LastSweep.Start.Before(begun)
+}
+
+// busy tells whether something is in work, is still to be brought home, or will be due within the time given.
+func (o *owner) busy(ctx context.Context, now agent.Status, within time.Duration) bool {
+	stats, err := o.ledger.Stats(ctx)
+	if err != nil || stats.Count(store.Pending) > 0 || now.Active > 0 {
+		return true
+	}
+	due, _, err := o.ledger.Due(ctx, now.At.Add(within), 1, nil)
+	return err != nil || len(due) > 0
 }
 
 // durationFlag reads a duration in the form that the configuration takes.

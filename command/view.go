@@ -89,7 +89,9 @@ func newTable(w io.Writer, header ...any) table.Writer {
 	style := table.StyleDefault
 	style.Options = table.OptionsNoBordersAndSeparators
 	style.Format.Header = text.FormatUpper
+	style.Box.PaddingLeft, style.Box.PaddingRight = "", "  "
 	t.SetStyle(style)
+	t.SuppressTrailingSpaces()
 	if isTerminal(w) {
 		if width, _, err := term.GetSize(int(w.(*os.File).Fd())); err == nil {
 			t.SetAllowedRowLength(width)

@@ -2,7 +2,6 @@ package config
 
 import (
 	"bytes"
-	"io"
 	"reflect"
 	"strings"
 	"testing"
@@ -40,7 +39,9 @@ func FuzzLoad(f *testing.F) {
 			t.Fatalf("%v\n%s", err, &out)
 		}
 		var second bytes.Buffer
-		_ = m.print(io.MultiWriter(&second), reflect.ValueOf(again), origins)
+		if err := m.print(&second, reflect.ValueOf(again), origins); err != nil {
+			t.Fatal(err)
+		}
 		if !bytes.Equal(out.Bytes(), second.Bytes()) {
 			t.Errorf("printed\n%s\nbecame\n%s", &out, &second)
 		}

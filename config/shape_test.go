@@ -18,7 +18,7 @@ type house struct {
 	Door    door    `yaml:"door" doc:"who may come in"`
 	Kitchen kitchen `yaml:"kitchen" doc:"work"`
 	Garden  *garden `yaml:"garden" doc:"off unless named"`
-	hidden  string  //nolint:unused // a field without a tag is no key
+	Remark  string  // without a tag: no key
 	Helper  func()  `yaml:"-"`
 }
 

@@ -21,7 +21,7 @@ const Inherit = "inherit"
 // Config is the section downloads of the configuration.
 type Config struct {
 	Dir        string       `yaml:"dir" doc:"folder that reports arrive in"`
-	Layout     string       `yaml:"layout" doc:"relative name of a file: {id} and {ext} are required; {template}, {tenant}, {yyyy}, {mm}, {dd} (UTC, of completion) optional"`
+	Layout     string       `yaml:"layout" doc:"relative name: {id} and {ext}; optional {template}, {tenant}, {yyyy}, {mm}, {dd} (UTC, of completion)"`
 	Mode       string       `yaml:"mode" doc:"octal mode of files, set before publishing; inherit leaves it to the file system"`
 	DirMode    string       `yaml:"dir_mode" doc:"octal mode of folders made by the layout; inherit leaves it to the file system"`
 	Group      string       `yaml:"group" doc:"group of files and folders, by name or number; empty leaves it to the file system"`

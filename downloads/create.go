@@ -90,7 +90,7 @@ func (f *Folder) syncFolder(folder *os.File) error {
 		return nil
 	}
 	if err != nil {
-		return fmt.Errorf("syncing the folder %s: %w", folder.Name(), full(err))
+		return fmt.Errorf("syncing the folder %s: %w", folder.Name(), err)
 	}
 	return nil
 }

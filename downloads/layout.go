@@ -40,7 +40,7 @@ type part struct{ literal, key string }
 // maxSegment leaves room for .receipt.json within the 255 bytes that file systems allow.
 const maxSegment = 255 - len(manifestSuffix)
 
-// widths is the longest each placeholder becomes; {id} includes the mark of a revision.
+// width is the most bytes a placeholder becomes, -1 for none of ours; {id} includes the mark of a revision.
 func width(key string) int {
 	switch key {
 	case "id":

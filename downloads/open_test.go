@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 
@@ -138,38 +137,6 @@ func TestOpenSaysWhatIsWrongAndWhatHelps(t *testing.T) {
 	}
 }
 
-func TestAFolderThatCannotBeWrittenIsToldAtTheStart(t *testing.T) {
-	if os.Getuid() != 0 || runtime.GOOS != "linux" {
-		t.Skip("needs to become another user for a moment")
-	}
-	dir := filepath.Join(t.TempDir(), "downloads")
-	f, err := Open(configAt(dir), Options{Owner: owner, Create: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	for p := dir; p != filepath.Dir(os.TempDir()); p = filepath.Dir(p) {
-		if info, err := os.Stat(p); err == nil && info.Mode().Perm()&0o005 != 0o005 && p != os.TempDir() {
-			if err := os.Chmod(p, 0o755); err != nil {
-				t.Fatal(err)
-			}
-		}
-	}
-	result := make(chan error)
-	go func() {
-		runtime.LockOSThread() // never unlocked: the thread ends with its changed identity
-		_ = unix.Setfsuid(65534)
-		_, err := Open(configAt(dir), Options{Owner: owner})
-		result <- err
-	}()
-	var said *Error
-	if err := <-result; !errors.As(err, &said) || !errors.Is(err, os.ErrPermission) || !strings.Contains(said.Remedy, "let the agent's user") {
-		t.Errorf("got %v", err)
-	}
-}
-
 func TestOwnersMustBeOneLine(t *testing.T) {
 	t.Parallel()
 	for _, bad := range []string{"", "a\nb", " a", "a "} {
@@ -293,28 +260,5 @@ func TestAClosedFolderSaysSo(t *testing.T) {
 		if !errors.Is(err, os.ErrClosed) {
 			t.Errorf("%s: %v", call, err)
 		}
-	}
-}
-
-func TestAFullDiskIsNoReasonNotToStart(t *testing.T) {
-	t.Parallel()
-	small := tinyDisk(t)
-	dir := filepath.Join(small, "downloads")
-	f, err := Open(configAt(dir), Options{Owner: owner, Create: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := f.Close(); err != nil {
-		t.Fatal(err)
-	}
-	fill(t, small)
-	f, err = Open(configAt(dir), Options{Owner: owner})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	var none *NoRoomError
-	if _, err := f.Reserve(64 << 10); !errors.As(err, &none) {
-		t.Errorf("Reserve: %v", err)
 	}
 }

@@ -245,7 +245,8 @@ func TestNamesFromALedgerCannotLeaveTheFolder(t *testing.T) {
 	t.Parallel()
 	f := folderOf(t, nil)
 	good := prepared(t, f, report, "body").Publication
-	for _, name := range []string{"", ".", "..", "../x", "/etc/x", "a/../../x", "a//x", "./x", "a\x00b", ".recibo/owner", ".RECIBO/owner", ".recibo/staging/x"} {
+	for _, name := range []string{"", ".", "..", "../x", "/etc/x", "a/../../x", "a//x", "./x", "a\x00b",
+		".recibo/owner", ".RECIBO/owner", ".recibo/staging/x"} {
 		bad := good
 		bad.Name = name
 		var refused *NameError
@@ -336,5 +337,44 @@ func TestAnEndedContextPublishesNothing(t *testing.T) {
 	}
 	if gone, err := f.Collected("i.txt"); !gone || err != nil {
 		t.Errorf("published all the same: %v", err)
+	}
+}
+
+// ErrNoRoom and ErrGone say that nothing was published, so a sync that fails behind the rename must not match them.
+func TestAfterTheRenameAnErrorLeavesTheOutcomeOpen(t *testing.T) {
+	t.Parallel()
+	for name, c := range map[string]struct {
+		failAt   int // which sync of Publish: 1 the folder above, 2 the target, 3 staging
+		renamed  bool
+		noRoom   bool
+		recovery Recovery
+	}{
+		"folder above": {1, false, true, Published},
+		"target":       {2, true, false, Settled},
+		"staging":      {3, true, false, Settled},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			f := folderOf(t, func(conf *Config) { conf.Layout = "{tenant}/{id}.{ext}" })
+			p := prepared(t, f, report, "body").Publication
+			calls := 0
+			f.sys.sync = func(file *os.File) error {
+				if calls++; calls == c.failAt {
+					return &os.PathError{Op: "sync", Path: file.Name(), Err: syscall.ENOSPC}
+				}
+				return file.Sync()
+			}
+			err := f.Publish(t.Context(), p)
+			if err == nil || errors.Is(err, ErrNoRoom) != c.noRoom || errors.Is(err, ErrGone) {
+				t.Errorf("got %v", err)
+			}
+			if gone, err := f.Collected(p.Name); gone == c.renamed || err != nil {
+				t.Errorf("renamed: %v, %v", !gone, err)
+			}
+			if got, err := f.Recover(t.Context(), p); got != c.recovery || err != nil {
+				t.Errorf("Recover: %v, %v", got, err)
+			}
+			expectFile(t, f, p.Name, "body")
+		})
 	}
 }

@@ -12,6 +12,9 @@ func TestRecoverFinishesWhatACrashInterrupted(t *testing.T) {
 	move := func(f *Folder, p Publication) error {
 		return errors.Join(os.MkdirAll(f.FullPath("acme"), 0o755), os.Rename(stagedPath(f, p), f.FullPath(p.Name)))
 	}
+	moveAndCollect := func(f *Folder, p Publication) error { return errors.Join(move(f, p), os.Remove(f.FullPath(p.Name))) }
+	moveAndTidy := func(f *Folder, p Publication) error { return errors.Join(move(f, p), os.RemoveAll(f.FullPath("acme"))) }
+	damage := func(f *Folder, p Publication) error { return os.WriteFile(stagedPath(f, p), []byte("b0dy"), 0o644) }
 	for name, c := range map[string]struct {
 		crash func(f *Folder, p Publication) error // what the crash, and others since, left
 		want  Recovery
@@ -20,9 +23,9 @@ func TestRecoverFinishesWhatACrashInterrupted(t *testing.T) {
 	}{
 		"before the rename":                    {func(*Folder, Publication) error { return nil }, Published, "body", 0},
 		"after the rename":                     {move, Settled, "body", 0},
-		"after the rename, collected":          {func(f *Folder, p Publication) error { return errors.Join(move(f, p), os.Remove(f.FullPath(p.Name))) }, Settled, "", 0},
-		"after the rename, folder tidied away": {func(f *Folder, p Publication) error { return errors.Join(move(f, p), os.RemoveAll(f.FullPath("acme"))) }, Settled, "", 0},
-		"other bytes of that size":             {func(f *Folder, p Publication) error { return os.WriteFile(stagedPath(f, p), []byte("b0dy"), 0o644) }, Broken, "", 1},
+		"after the rename, collected":          {moveAndCollect, Settled, "", 0},
+		"after the rename, folder tidied away": {moveAndTidy, Settled, "", 0},
+		"other bytes of that size":             {damage, Broken, "", 1},
 		"cut":                                  {func(f *Folder, p Publication) error { return os.Truncate(stagedPath(f, p), 2) }, Broken, "", 1},
 		"both names hold the bytes": {func(f *Folder, p Publication) error {
 			return errors.Join(os.MkdirAll(f.FullPath("acme"), 0o755), os.WriteFile(f.FullPath(p.Name), []byte("body"), 0o644))

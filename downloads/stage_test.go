@@ -6,7 +6,6 @@ import (
 	"errors"
 	"math/rand/v2"
 	"os"
-	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -148,27 +147,6 @@ func TestWritingGoesOnOnceAFullDiskHasRoom(t *testing.T) {
 				t.Errorf("got %s, %v", got, err)
 			}
 		})
-	}
-}
-
-func TestARealFullDiskIsNoRoom(t *testing.T) {
-	t.Parallel()
-	c := configAt(filepath.Join(tinyDisk(t), "downloads"))
-	f, err := Open(c, Options{Owner: owner, Create: true})
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close()
-	s, err := f.Stage("i")
-	if err != nil {
-		t.Fatal(err)
-	}
-	n, err := s.Write(make([]byte, 1<<20))
-	if !errors.Is(err, ErrNoRoom) || int64(n) != s.Size() {
-		t.Errorf("wrote %d, size %d, %v", n, s.Size(), err)
-	}
-	if err := s.Discard(); err != nil {
-		t.Error(err)
 	}
 }
 

@@ -164,7 +164,7 @@ func expectUnfit(t *testing.T, h *testHub, problem string) {
 func TestForeignOwnerIsRefusedUnlessTakenOver(t *testing.T) {
 	t.Parallel()
 	h := startHub(t, nil).createStream()
-	first := subscribe(t, h.config(), NATSOptions{Owner: "ledger-1"})
+	first := subscribe(t, h.config(), NATSOptions{Owner: "ledger-1", TakeOver: true}) // which counts once
 	first.recheck = 10 * time.Millisecond
 	l := &ledger{}
 	running := run(t, first, l.admit)

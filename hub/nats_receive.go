@@ -152,7 +152,7 @@ func (n *NATS) admitBatch(ctx context.Context, link *natsLink, messages []jetstr
 		var err error
 		switch {
 		case failure != nil:
-			err = message.Nak()
+			err = message.NakWithDelay(delay)
 		case outcomes[i] == Quarantined:
 			err = message.TermWithReason(natsReason(deliveries[i].Reason))
 		default:

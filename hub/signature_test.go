@@ -14,7 +14,7 @@ const testSecret = "0123456789abcdef0123456789abcdef"
 
 // signedBy computes a signature straight from the contract's sentence, apart from the code under test: every attribute is
 // given with its presence byte and its length written out.
-func signedBy(secret string, body string) string {
+func signedBy(secret, kid, body string) string {
 	sum := sha256.Sum256([]byte(body))
 	text := "lerian.streaming.sig.v1\x00" +
 		"\x01\x00\x00\x00\x031.0" + // specversion
@@ -30,7 +30,7 @@ func signedBy(secret string, body string) string {
 		"\x01\x00\x00\x00\x06report" + // resourcetype
 		"\x01\x00\x00\x00\x08finished" + // eventtype
 		"\x00" + // systemevent
-		"\x01\x00\x00\x00\x02k1" + // sigkid
+		"\x01\x00\x00\x00\x02" + kid + // sigkid
 		"\x01\x00\x00\x00\x0a1772359200" + // sigts
 		string(sum[:])
 	mac := hmac.New(sha256.New, []byte(secret))
@@ -42,7 +42,7 @@ const signedBody = `{"report_id":"r-1"}`
 
 func signedHeaders() map[string][]string {
 	return finished("ce-id", "id 1%", "ce-type", "studio.lerian.report.finished", "ce-time", "2026-03-01T10:00:00Z",
-		"ce-subject", "-", "ce-tenantid", "", "ce-sigkid", "k1", "ce-sigts", "1772359200", "ce-sig", signedBy(testSecret, signedBody))
+		"ce-subject", "-", "ce-tenantid", "", "ce-sigkid", "k1", "ce-sigts", "1772359200", "ce-sig", signedBy(testSecret, "k1", signedBody))
 }
 
 func TestProducerSignatures(t *testing.T) {
@@ -85,11 +85,12 @@ func TestProducerSignatures(t *testing.T) {
 		"empty attribute removed":         {headers: without("ce-tenantid"), want: Reject},
 		"source changed":                  {headers: set("ce-source", "fetcher"), want: Reject},
 		"key of another source":           {headers: set("ce-sigkid", "k2"), want: Reject},
+		"signed with another source's":    {headers: set("ce-sigkid", "k2", "ce-sig", signedBy(testSecret, "k2", signedBody)), want: Reject},
 		"another key":                     {headers: set("ce-sigkid", "k0"), want: Reject},
 		"unknown key":                     {headers: set("ce-sigkid", "k9"), want: Reject},
-		"another signature version":       {headers: set("ce-sig", "v2."+signedBy(testSecret, signedBody)[3:]), want: Reject},
+		"another signature version":       {headers: set("ce-sig", "v2."+signedBy(testSecret, "k1", signedBody)[3:]), want: Reject},
 		"signature is no base64":          {headers: set("ce-sig", "v1.!"), want: Reject},
-		"signature cut":                   {headers: set("ce-sig", signedBy(testSecret, signedBody)[:20]), want: Reject},
+		"signature cut":                   {headers: set("ce-sig", signedBy(testSecret, "k1", signedBody)[:20]), want: Reject},
 		"unsigned":                        {headers: without("ce-sig"), want: Quarantine},
 		"unsigned and broken":             {headers: without("ce-sig", "ce-id"), want: Quarantine},
 		"another event, unsigned":         {headers: with(set("ce-eventtype", "created", "ce-type", ""), "ce-sig"), want: Skip},
@@ -136,7 +137,7 @@ func TestStructuredEventsCarrySignatures(t *testing.T) {
 	body := `{"specversion":"1.0","id":"id 1%","source":"reporter","type":"studio.lerian.report.finished",
 		"time":"2026-03-01T10:00:00Z","tenantid":"","datacontenttype":"application/json","schemaversion":"2.0.0",
 		"resourcetype":"report","eventtype":"finished","sigkid":"k1","sigts":1772359200,
-		"sig":"` + signedBy(testSecret, signedBody) + `","data":` + signedBody + `}`
+		"sig":"` + signedBy(testSecret, "k1", signedBody) + `","data":` + signedBody + `}`
 	if got := n.Delivery(Message{ContentType: structuredType, Body: []byte(body)}); got.Verdict != Accept {
 		t.Errorf("%d %s", got.Verdict, got.Reason)
 	}

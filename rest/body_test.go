@@ -129,30 +129,6 @@ func TestABodyThatStallsIsGivenUp(t *testing.T) {
 	}
 }
 
-func TestAReaderThatTakesItsTimeIsNotTheServicesFault(t *testing.T) {
-	t.Parallel()
-	server := serve(t, func(w http.ResponseWriter, r *http.Request) {
-		fmt.Fprint(w, "hello")
-		w.(http.Flusher).Flush()
-		fmt.Fprint(w, " again")
-	})
-	s := quick(server.URL)
-	s.IdleTimeout = 100 * time.Millisecond
-	s.MinRate, s.MinRateFor = 1<<40, time.Minute
-	resp, err := s.client(t).Do(t.Context(), Get, ask)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer resp.Body.Close()
-	if _, err := io.ReadFull(resp.Body, make([]byte, 5)); err != nil {
-		t.Fatal(err)
-	}
-	time.Sleep(300 * time.Millisecond) // the disk is slow
-	if rest, err := io.ReadAll(resp.Body); err != nil || string(rest) != " again" {
-		t.Errorf("got %q, %v", rest, err)
-	}
-}
-
 func TestABodyThatTricklesIsGivenUp(t *testing.T) {
 	t.Parallel()
 	address := rawFunc(t, func(conn net.Conn) {

@@ -9,6 +9,7 @@ import (
 	"net/textproto"
 	"net/url"
 	"strings"
+	"time"
 )
 
 // unanswered makes an error of a request that got no answer.
@@ -75,6 +76,15 @@ func timedOut(err error) bool {
 	var t net.Error
 	return errors.As(err, &t) && t.Timeout()
 }
+
+// lateError is the end of the time for all headers of one request; as a net.Error it is a time limit like net/http's.
+type lateError struct{ limit time.Duration }
+
+func (e *lateError) Error() string {
+	return "still awaiting response headers after " + e.limit.String()
+}
+func (e *lateError) Timeout() bool   { return true }
+func (e *lateError) Temporary() bool { return true }
 
 func awaitingHeaders(err error) bool {
 	return timedOut(err) && strings.Contains(err.Error(), "awaiting response headers")

@@ -32,6 +32,7 @@ type gate struct {
 	probeAt time.Time     // when the next probe may pass
 	wait    time.Duration // what probeAt was when set; the bound when the clock is set back
 	step    time.Duration // the last back-off without jitter
+	named   bool          // probeAt is a time that the service named
 	hurried bool          // a success elsewhere has called for a probe since the closing
 	probe   probe
 
@@ -196,7 +197,9 @@ func (g *gates) settle(class Class, p permit, v verdict) {
 	}
 	switch v.about {
 	case contact:
-		g.opened(t, now)
+		if t.open || back || !t.paused(now) {
+			g.opened(t, now)
+		}
 		t.pacer.learn(v.pace, now, g.jitter(), t.owed+t.running)
 	case trouble:
 		g.failed(t, p, v.err, now)

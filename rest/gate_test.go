@@ -201,6 +201,38 @@ func TestResultsThatAreOlderThanTheGatesStateChangeNothing(t *testing.T) {
 	}
 }
 
+func TestASuccessThatWasOnItsWayEndsNoPause(t *testing.T) {
+	t.Parallel()
+	now := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)
+	tests := map[string]struct {
+		err  Error
+		open bool
+	}{
+		"429 with a time":         {Error{Kind: Limited, RetryAt: now.Add(time.Minute)}, false},
+		"429 without":             {Error{Kind: Limited}, false},
+		"Retry-After with a 503":  {Error{Kind: Server, RetryAt: now.Add(time.Minute)}, false},
+		"trouble that time mends": {Error{Kind: Server}, true},
+	}
+	for name, test := range tests {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			clock := now
+			g := testGates(0, func() time.Time { return clock })
+			early, late := pass(t, g, Get), pass(t, g, Get)
+			g.settle(Get, early, verdict{about: trouble, err: &test.err})
+			g.settle(Get, late, verdict{about: contact})
+			if g.get(Get).Open != test.open {
+				t.Errorf("open: %v", !test.open)
+			}
+			clock = clock.Add(time.Hour)
+			g.settle(Get, pass(t, g, Get), verdict{about: contact})
+			if !g.get(Get).Open {
+				t.Error("the probe's success did not open the gate")
+			}
+		})
+	}
+}
+
 func TestAClockThatIsSetBackStrandsNobody(t *testing.T) {
 	t.Parallel()
 	clock := time.Date(2026, 5, 4, 12, 0, 0, 0, time.UTC)

@@ -13,9 +13,6 @@ import (
 	"github.com/hashicorp/go-retryablehttp"
 )
 
-// maxJSON bounds what JSON reads into memory.
-const maxJSON = 16 << 20
-
 // Do sends a request, after an Acquire of the same class. It returns an answer with a status from 200 to 299, ctx.Err()
 // once ctx has ended, or an *Error. A 401 has the token dropped and the request sent once more with another.
 func (c *Client) Do(ctx context.Context, class Class, req Request) (*Response, error) {
@@ -31,7 +28,7 @@ func (c *Client) Do(ctx context.Context, class Class, req Request) (*Response, e
 	return resp, err
 }
 
-// JSON is Do, and decodes the body, which it closes, into into. An answer above 16 MiB, or that does not fit into, is a
+// JSON is Do, and decodes the body, which it closes, into into. An answer above Options.MaxJSON, or that does not fit into, is a
 // Malformed *Error. The Response serves its headers only.
 func (c *Client) JSON(ctx context.Context, class Class, req Request, into any) (*Response, error) {
 	req.Header = req.Header.Clone()
@@ -44,12 +41,12 @@ func (c *Client) JSON(ctx context.Context, class Class, req Request, into any) (
 		return nil, err
 	}
 	defer resp.Body.Close()
-	data, err := io.ReadAll(io.LimitReader(resp.Body, maxJSON+1))
+	data, err := io.ReadAll(io.LimitReader(resp.Body, c.options.MaxJSON+1))
 	if err != nil {
 		return nil, err
 	}
-	if len(data) > maxJSON {
-		err = fmt.Errorf("more than %d bytes of JSON", maxJSON)
+	if int64(len(data)) > c.options.MaxJSON {
+		err = fmt.Errorf("more than %d bytes of JSON", c.options.MaxJSON)
 	} else if err = json.Unmarshal(data, into); err == nil {
 		return resp, nil
 	}
@@ -110,12 +107,28 @@ func (c *Client) send(ctx context.Context, class Class, req Request, token strin
 		cancel(nil)
 		return nil, err
 	}
-	answer, err := c.asker.Do(hr)
+	answer, err := c.headers(inner, cancel, hr)
 	if err != nil {
 		cancel(nil)
 		return nil, c.unanswered(ctx, class, req.Op, hr.URL, err)
 	}
 	return c.answer(ctx, cancel, answered{op: req.Op, sent: hr.URL, bearer: token, resp: answer})
+}
+
+// headers waits for an answer's headers. Each answer of a chain of redirects has a limit of its own; this one is for
+// the whole, including what net/http waits for without any, such as a redirect's body.
+func (c *Client) headers(ctx context.Context, cancel context.CancelCauseFunc, hr *retryablehttp.Request) (*http.Response, error) {
+	late := &lateError{2 * c.config.HeaderTimeout}
+	timer := time.AfterFunc(late.limit, func() { cancel(late) })
+	answer, err := c.asker.Do(hr)
+	timer.Stop()
+	if context.Cause(ctx) != error(late) {
+		return answer, err
+	}
+	if err == nil {
+		_ = answer.Body.Close()
+	}
+	return nil, late
 }
 
 func (c *Client) build(ctx context.Context, req Request, token string) (*retryablehttp.Request, error) {

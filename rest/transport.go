@@ -147,15 +147,11 @@ func newAsker(t http.RoundTripper, jitter func() float64) *retryablehttp.Client 
 	}
 }
 
-// secondTry asks again when a connection failed before there was an answer, and when a gateway found nobody behind it.
-// Never on 429 or with Retry-After (that is the gate's to wait for), on a time limit, or for what time alone won't mend.
-func secondTry(ctx context.Context, resp *http.Response, err error) (bool, error) {
+// secondTry asks again when a connection failed before there was an answer: not after a time limit, which has cost
+// enough, and not for what time alone won't mend. Any answer, 429 above all, is the gate's to wait for.
+func secondTry(ctx context.Context, _ *http.Response, err error) (bool, error) {
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
-	if err != nil {
-		return kindOf(err) == Unreachable && !timedOut(err), nil
-	}
-	gateway := resp.StatusCode == http.StatusBadGateway || resp.StatusCode == http.StatusGatewayTimeout
-	return gateway && resp.Header.Get("Retry-After") == "", nil
+	return err != nil && kindOf(err) == Unreachable && !timedOut(err), nil
 }

@@ -54,6 +54,12 @@ func (g *gates) opened(t *gate, now time.Time) {
 	}
 }
 
+// paused reports whether the service has asked to be left alone until later: a request that was on its way then and
+// succeeds does not end the pause for the others.
+func (t *gate) paused(now time.Time) bool {
+	return (t.named || t.kind == Limited) && now.Before(t.probeAt)
+}
+
 // disproved reports whether contact in class by leaves no ground for the gate's being closed. A token says nothing
 // about the service itself, which may be another host.
 func (t *gate) disproved(by Class) bool {
@@ -86,10 +92,10 @@ func (g *gates) failed(t *gate, p permit, e *Error, now time.Time) {
 func (g *gates) shut(t *gate, e *Error, now time.Time) {
 	t.kind, t.reason = e.Kind, e.Error()
 	t.token = e.Token || (e.Kind == Auth && e.Status == http.StatusUnauthorized)
-	named := e.RetryAt.Sub(now)
-	if !e.RetryAt.IsZero() && named > 0 {
-		named = min(named, longestPause)
-		t.wait = named + added(named, g.jitter())
+	t.named = e.RetryAt.After(now)
+	if t.named {
+		wait := min(e.RetryAt.Sub(now), longestPause)
+		t.wait = wait + added(wait, g.jitter())
 	} else {
 		t.wait = g.backoff(t, e.Kind)
 	}

@@ -142,15 +142,18 @@ func BenchmarkAdmit(b *testing.B) {
 
 // BenchmarkGrowth compares the cost of an event at 1,000 and at 1,000,000 receipts, and measures opening the latter.
 func BenchmarkGrowth(b *testing.B) {
-	for name, source := range map[string]func() idSource{"time-ordered": timeOrdered, "random": unordered} {
-		b.Run(name, func(b *testing.B) {
+	for _, ids := range []struct {
+		name   string
+		source func() idSource
+	}{{"time-ordered", timeOrdered}, {"random", unordered}} {
+		b.Run(ids.name, func(b *testing.B) {
 			for b.Loop() {
-				next := source()
+				next := ids.source()
 				small := benchStore(b)
 				prefill(b, small, next, 1_000)
 				atSmall := admitted(b, small, next, 41)
 
-				next = source()
+				next = ids.source()
 				big := benchStore(b)
 				prefill(b, big, next, 1_000_000)
 				atBig := admitted(b, big, next, 41)

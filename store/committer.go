@@ -2,11 +2,7 @@ package store
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"sync"
 	"sync/atomic"
-	"time"
 
 	bolt "go.etcd.io/bbolt"
 )
@@ -23,65 +19,6 @@ type operation struct {
 	claimed atomic.Bool // by the committer, or by a caller who no longer waits; the first wins
 	done    chan struct{}
 	err     error
-}
-
-// maxCost bounds a transaction, so that nobody waits long behind a crowd.
-const maxCost = 512
-
-// queue holds operations in the order in which they came.
-type queue struct {
-	wake chan struct{} // has room for one
-
-	mu      sync.Mutex
-	waiting []*operation
-	refusal error // why nothing is accepted now
-}
-
-func (q *queue) push(op *operation) error {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if q.refusal != nil {
-		return q.refusal
-	}
-	q.waiting = append(q.waiting, op)
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
-	return nil
-}
-
-// refuse makes push fail with err; nil accepts again. A closed queue stays closed.
-func (q *queue) refuse(err error) {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	if !errors.Is(q.refusal, ErrClosed) {
-		q.refusal = err
-	}
-}
-
-// take removes what the next transaction is made of. One that must be alone is taken alone.
-func (q *queue) take() []*operation {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	var batch []*operation
-	cost := 0
-	for len(q.waiting) > 0 {
-		op := q.waiting[0]
-		if len(batch) > 0 && (cost+op.cost > maxCost || op.alone != nil) {
-			break
-		}
-		q.waiting[0] = nil
-		q.waiting = q.waiting[1:]
-		if !op.claimed.CompareAndSwap(false, true) {
-			continue // withdrawn
-		}
-		batch, cost = append(batch, op), cost+op.cost
-		if op.alone != nil {
-			break
-		}
-	}
-	return batch
 }
 
 // submit has the committer run f and waits for the disk. When ctx ends first, the operation is either withdrawn, and
@@ -154,7 +91,7 @@ func (s *Store) process(ops []*operation) {
 		close(op.done)
 	}
 	if err != nil {
-		s.recover()
+		s.reopenUntilGood()
 	}
 }
 
@@ -203,83 +140,4 @@ func abandon(path string, tx *bolt.Tx) {
 	if tx != nil {
 		_ = guard(path, tx.Rollback)
 	}
-}
-
-// lose closes the file after a failed transaction and makes every call fail until it is open again. The file is not
-// synced once more: after an error the kernel reports success for pages that never reached the disk.
-func (s *Store) lose(cause error) error {
-	fault := fmt.Errorf("%w: %w", ErrUnavailable, cause)
-	s.o.Log.Error("ledger: commit failed, its outcome is unknown", "path", s.path, "error", cause)
-	s.queue.refuse(fault)
-	s.mu.Lock()
-	db := s.db
-	s.db, s.fault = nil, fault
-	s.mu.Unlock()
-	if err := db.Close(); err != nil {
-		s.o.Log.Warn("ledger: close", "path", s.path, "error", err)
-	}
-	return fault
-}
-
-// How long the committer waits between two tries to open the ledger again.
-const (
-	firstWait = 50 * time.Millisecond
-	lastWait  = 30 * time.Second
-)
-
-// recover opens the ledger again, with back-off, until that succeeds or the store is closed.
-func (s *Store) recover() {
-	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		err := s.reopen()
-		if err == nil {
-			s.o.Log.Info("ledger: open again", "path", s.path)
-			s.queue.refuse(nil)
-			return
-		}
-		fault := fmt.Errorf("%w: %w", ErrUnavailable, err)
-		s.o.Log.Error("ledger: can't open it again", "path", s.path, "error", err)
-		s.queue.refuse(fault)
-		s.mu.Lock()
-		s.fault = fault
-		s.mu.Unlock()
-		s.answer(fault)
-		timer := time.NewTimer(wait)
-		select {
-		case <-timer.C:
-		case <-s.stop:
-			timer.Stop()
-			s.answer(fault)
-			return
-		}
-	}
-}
-
-// answer fails whatever came into the queue before it was closed.
-func (s *Store) answer(err error) {
-	for ops := s.queue.take(); len(ops) > 0; ops = s.queue.take() {
-		for _, op := range ops {
-			op.err = err
-			close(op.done)
-		}
-	}
-}
-
-// reopen reads the ledger from the disk, not from what the kernel remembers of writes that failed.
-func (s *Store) reopen() error {
-	if err := forgetCached(s.path); err != nil {
-		return err
-	}
-	db, who, count, err := openLedger(context.Background(), s.path)
-	if err != nil {
-		return err
-	}
-	if who.instance != s.who.instance {
-		_ = db.Close()
-		return fmt.Errorf("%s: another ledger has taken its place", s.path)
-	}
-	s.counters = count
-	s.mu.Lock()
-	s.db, s.fault = db, nil
-	s.mu.Unlock()
-	return nil
 }

@@ -92,15 +92,31 @@ func (d *draft) write(f func(*txn) error) error {
 	})
 }
 
-// seal puts everything on disk and closes the draft.
+// seal closes the draft and puts it on disk, without the room that bbolt makes ahead.
 func (d *draft) seal() error {
 	err := guard(d.name, func() error { return sealFreelist(d.db) })
-	if err == nil {
-		err = d.db.Sync()
-	}
 	err = errors.Join(err, d.db.Close())
 	d.db = nil
-	return err
+	if err != nil {
+		return err
+	}
+	file, err := os.OpenFile(d.name, os.O_RDWR, 0)
+	if err != nil {
+		return err
+	}
+	defer file.Close()
+	info, err := file.Stat()
+	if err != nil {
+		return err
+	}
+	meta, err := readMeta(file, info.Size())
+	if err != nil {
+		return err
+	}
+	if err := file.Truncate(int64(meta.pages * meta.pageSize)); err != nil {
+		return err
+	}
+	return file.Sync()
 }
 
 // install gives the sealed draft its name. A file of that name is replaced.

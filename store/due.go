@@ -3,6 +3,7 @@ package store
 import (
 	"context"
 	"encoding/binary"
+	"errors"
 	"time"
 
 	bolt "go.etcd.io/bbolt"
@@ -26,22 +27,21 @@ func (s *Store) Due(ctx context.Context, now time.Time, limit int, skip func(Key
 	var next time.Time
 	var stranded []Key
 	err := s.view(ctx, func(r *reader) error {
-		var err error
-		if stranded, err = r.stranded(s.o.Now().Add(MaxWait)); err != nil || len(stranded) > 0 {
-			return err
+		if stranded = r.stranded(s.o.Now().Add(MaxWait)); len(stranded) == 0 {
+			due, next = r.due(now, limit, skip)
 		}
-		due, next, err = r.due(now, limit, skip)
-		return err
+		return nil
 	})
 	if err != nil || len(stranded) == 0 {
 		return due, next, err
 	}
-	if err := s.rescue(ctx, stranded); err != nil {
+	var damaged *DamagedError // of a receipt that can't be read, which is not to strand the others
+	if err := s.rescue(ctx, stranded); err != nil && !errors.As(err, &damaged) {
 		return nil, time.Time{}, err
 	}
-	err = s.view(ctx, func(r *reader) (err error) {
-		due, next, err = r.due(now, limit, skip)
-		return err
+	err = s.view(ctx, func(r *reader) error {
+		due, next = r.due(now, limit, skip)
+		return nil
 	})
 	return due, next, err
 }
@@ -49,17 +49,14 @@ func (s *Store) Due(ctx context.Context, now time.Time, limit int, skip func(Key
 // mostSkipped bounds what one call looks at besides what it returns.
 const mostSkipped = 4096
 
-func (r *reader) due(now time.Time, limit int, skip func(Key) bool) (due []Due, next time.Time, err error) {
+func (r *reader) due(now time.Time, limit int, skip func(Key) bool) (due []Due, next time.Time) {
 	c := r.cursor(dueBucket)
 	skipped := 0
 	for _, lane := range [...]byte{urgentFirst, inTurn} {
 		k, _ := c.Seek([]byte{lane})
 		for ; inLane(k, lane, nanos(now)) && len(due) < limit && skipped < mostSkipped; k, _ = c.Next() {
-			d, err := r.parseDue(k)
-			if err != nil {
-				return nil, next, err
-			}
-			if skip != nil && skip(d.Key) {
+			d, ok := parseDue(k)
+			if !ok || skip != nil && skip(d.Key) {
 				skipped++
 				continue
 			}
@@ -69,18 +66,14 @@ func (r *reader) due(now time.Time, limit int, skip func(Key) bool) (due []Due, 
 		if !inLane(k, lane, ^uint64(0)) {
 			continue
 		}
-		d, err := r.parseDue(k)
-		if err != nil {
-			return nil, next, err
-		}
-		if next.IsZero() || d.At.Before(next) {
-			next = d.At
+		if at, _, err := splitTimed(k, 1); err == nil && (next.IsZero() || timeOf(at).Before(next)) {
+			next = timeOf(at)
 		}
 	}
 	if latest := now.Add(MaxWait); next.After(latest) {
 		next = latest
 	}
-	return due, next, nil
+	return due, next
 }
 
 // inLane reports whether an index key belongs to the lane and is not after a time.
@@ -88,26 +81,25 @@ func inLane(k []byte, lane byte, until uint64) bool {
 	return len(k) >= 9 && k[0] == lane && binary.BigEndian.Uint64(k[1:]) <= until
 }
 
-func (r *reader) parseDue(k []byte) (Due, error) {
+// parseDue reads an index key. One that is spoiled is passed over, for Check to report: work must go on.
+func parseDue(k []byte) (Due, bool) {
 	at, rest, err := splitTimed(k, 1)
-	if err == nil {
-		var key Key
-		if key, err = parseReceiptKey(rest); err == nil {
-			return Due{Key: key, At: timeOf(at), Urgent: k[0] == urgentFirst}, nil
-		}
+	if err != nil {
+		return Due{}, false
 	}
-	return Due{}, r.rowError(dueBucket, "", err)
+	key, err := parseReceiptKey(rest)
+	return Due{Key: key, At: timeOf(at), Urgent: k[0] == urgentFirst}, err == nil
 }
 
 // stranded returns some receipts whose due time is after latest.
-func (r *reader) stranded(latest time.Time) ([]Key, error) {
+func (r *reader) stranded(latest time.Time) []Key {
 	var keys []Key
 	c := r.cursor(dueBucket)
 	for _, lane := range [...]byte{urgentFirst, inTurn} {
 		for k := lastOf(c, []byte{lane}); inLane(k, lane, ^uint64(0)) && len(keys) < pageRows; k, _ = c.Prev() {
-			d, err := r.parseDue(k)
-			if err != nil {
-				return nil, err
+			d, ok := parseDue(k)
+			if !ok {
+				continue
 			}
 			if !d.At.After(latest) {
 				break
@@ -115,7 +107,7 @@ func (r *reader) stranded(latest time.Time) ([]Key, error) {
 			keys = append(keys, d.Key)
 		}
 	}
-	return keys, nil
+	return keys
 }
 
 // lastOf moves a cursor to the last key that begins with prefix, or to the one before where none does.

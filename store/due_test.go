@@ -127,3 +127,28 @@ func TestAClockThatWasYearsAheadStrandsNothing(t *testing.T) {
 		t.Errorf("due %v, next %v", got, next)
 	}
 }
+
+func TestDamageStrandsNoOtherReceipt(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	right := l.clock.now()
+	l.clock.add(40 * 365 * 24 * time.Hour)
+	l.set(func(r *Receipt) { r.Due = l.clock.now() }, report("a"), report("b"))
+	l.clock.add(right.Sub(l.clock.now()))
+	l.set(func(r *Receipt) { r.Due = right }, report("c"))
+	good, err := encodeJSON(l.receipt(report("b")))
+	if err != nil {
+		t.Fatal(err)
+	}
+	l.spoil(receiptBucket, receiptKey(report("b")))
+	nonsense := []byte{inTurn, 0, 0, 0, 0, 0, 0, 0, 1, '?'}
+	l.raw(func(t *txn) { t.put(dueBucket, nonsense, nil) })
+	due, _, err := l.Due(t.Context(), right, 10, nil)
+	if err != nil || len(due) != 2 || due[0].ID != "a" || due[1].ID != "c" {
+		t.Errorf("due %v, %v", due, err)
+	}
+	l.raw(func(t *txn) {
+		t.put(receiptBucket, receiptKey(report("b")), good)
+		t.del(dueBucket, nonsense)
+	})
+}
