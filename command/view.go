@@ -122,7 +122,9 @@ var receiptHeader = []any{"id", "state", "found by", "size", "file", "reason"}
 // because says in one line why a receipt is as it is.
 func because(r *store.Receipt) string {
 	if r.State != store.Partial {
-		return oneLine(r.Reason)
+		// The id stands beside it, and so does the address for whoever asks show.
+		reason, _, _ := strings.Cut(strings.ReplaceAll(r.Reason, " report "+r.ID, ""), " at http")
+		return oneLine(reason)
 	}
 	var names []string
 	for _, s := range r.FailedSources {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"time"
@@ -13,6 +14,7 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/urfave/cli/v2"
 
+	"recibo/config"
 	"recibo/console"
 	"recibo/store"
 )
@@ -54,8 +56,16 @@ func (a *app) poll(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	var res console.PollResult
 	w := wish{create: true, work: true, intake: req.Events, takeOver: c.Bool("take-over")}
+	if req.DryRun {
+		w = wish{}
+		forget, err := withoutLedger(&loaded.Config, &w)
+		if err != nil {
+			return err
+		}
+		defer forget()
+	}
+	var res console.PollResult
 	bars := newBars(a.err)
 	err = a.call(c.Context, &loaded.Config, w, console.CallPoll, req, console.Handlers{
 		Item: func(m json.RawMessage) error { return a.tellTrouble(m, c.Bool("strict")) }, Progress: bars.progress,
@@ -65,6 +75,20 @@ func (a *app) poll(c *cli.Context) error {
 		return err
 	}
 	return a.pollEnd(c, res)
+}
+
+// withoutLedger lets a look work where there is no ledger yet, with one that is thrown away: looking makes nothing.
+func withoutLedger(c *config.Config, w *wish) (forget func(), err error) {
+	if _, err := os.Stat(c.Store.Path); !errors.Is(err, os.ErrNotExist) {
+		return func() {}, err
+	}
+	dir, err := os.MkdirTemp("", "recibo-look-")
+	if err != nil {
+		return nil, err
+	}
+	c.Store.Path, c.Console.Socket, c.Downloads.Dir = filepath.Join(dir, "recibo.db"), "", filepath.Join(dir, "downloads")
+	w.create = true
+	return func() { _ = os.RemoveAll(dir) }, nil // a temporary folder of this process
 }
 
 // tellTrouble names each report that did not come home. A poll that found nothing wrong says nothing.
@@ -165,15 +189,33 @@ func (a *app) ask(c *cli.Context, call string, w wish, req console.IDs) error {
 	}
 	bars := newBars(a.err)
 	show, finish := a.receiptLister(c.Bool("json"))
-	var res console.Outcome
-	err = a.call(c.Context, &loaded.Config, w, call, req, console.Handlers{Item: show, Progress: bars.progress}, &res)
+	var troubles []string
+	item := func(m json.RawMessage) error {
+		r, err := decode[store.Receipt](m)
+		if err == nil && call != console.CallRetry {
+			troubles = append(troubles, notHome(r)...)
+		}
+		return errors.Join(err, show(m))
+	}
+	err = a.call(c.Context, &loaded.Config, w, call, req, console.Handlers{Item: item, Progress: bars.progress}, nil)
 	bars.finish()
 	finish()
-	if err != nil || call == console.CallRetry {
-		return err
+	for _, t := range troubles {
+		a.tell("recibo: %s", t)
 	}
-	if res.States[store.Failed]+res.States[store.Parked]+res.States[store.Pending] > 0 {
+	if err == nil && len(troubles) > 0 {
 		return silent(exitFailed)
+	}
+	return err
+}
+
+// notHome says what went wrong with a report that was asked for; nothing where nothing did.
+func notHome(r *store.Receipt) []string {
+	switch r.State {
+	case store.Pending:
+		return []string{fmt.Sprintf("%s %s is not home after %d attempts and stays due: %s", r.Kind, r.ID, r.Attempts, because(r))}
+	case store.Failed, store.Parked:
+		return []string{fmt.Sprintf("%s %s is %s: %s", r.Kind, r.ID, r.State, because(r))}
 	}
 	return nil
 }

@@ -53,6 +53,8 @@ func typed[T any](f func(context.Context, T, Stream) (any, error)) Call {
 	}
 }
 
+const checkHint = "recibo check says what is wrong"
+
 // coded classes the errors that callers decide on.
 func coded(err error) error {
 	var damaged *store.DamagedError
@@ -65,7 +67,7 @@ func coded(err error) error {
 	case errors.Is(err, store.ErrNotFound):
 		return Errorf(NotFound, "%v", err)
 	case errors.Is(err, agent.ErrUnreachable):
-		return &Error{Unreachable, err.Error(), "what was asked for stays due"}
+		return &Error{Unreachable, err.Error(), "what was asked for stays due; " + checkHint}
 	}
 	return err
 }

@@ -140,7 +140,7 @@ func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, e
 			return nil, b.works()
 		}
 		sweep, err := b.Agent.Sweep(ctx, agent.Sweep{Since: req.Since, DryRun: true})
-		return PollResult{Sweep: sweep}, unreachable(err)
+		return PollResult{Sweep: sweep, States: map[store.State]int{}}, unreachable(err)
 	}
 	if err := b.works(); err != nil {
 		return nil, err
@@ -150,11 +150,10 @@ func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, e
 	bounded, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	var res PollResult
+	var undrained error // the Hub's trouble keeps nobody from asking Reporter
 	err := b.withProgress(ctx, out, func() error {
 		if req.Events {
-			if err := b.drain(bounded); err != nil {
-				return err
-			}
+			undrained = b.drain(bounded)
 		}
 		var err error
 		if res.Sweep, err = b.Agent.Sweep(bounded, agent.Sweep{Since: req.Since}); err != nil {
@@ -171,13 +170,16 @@ func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, e
 	if counted := b.sumUp(ctx, began, out, &res); err == nil {
 		err = counted
 	}
+	if err == nil {
+		err = undrained
+	}
 	return res, err
 }
 
 func (b *Backend) drain(ctx context.Context) error {
 	for _, s := range b.Agent.Subscriptions {
 		if err := s.Drain(ctx, b.Agent.Admit); err != nil {
-			return &Error{Unreachable, "the subscription can't be drained: " + err.Error(), ""}
+			return &Error{Unreachable, "the subscription can't be drained: " + err.Error(), "its events stay with the hub; " + checkHint}
 		}
 	}
 	return nil
@@ -187,7 +189,7 @@ func unreachable(err error) error {
 	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
 		return err
 	}
-	return &Error{Unreachable, err.Error(), "what is on record stays due; check says what is wrong"}
+	return &Error{Unreachable, err.Error(), "what is on record stays due; " + checkHint}
 }
 
 // sumUp sends what changed since began, and counts it by state.

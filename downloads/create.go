@@ -84,7 +84,7 @@ func (f *Folder) syncPath(root *os.Root, name string) error {
 // syncFolder puts a folder's entries on disk. Some network file systems can't sync folders and say so with EINVAL;
 // there is nothing stronger to be had from them.
 func (f *Folder) syncFolder(folder *os.File) error {
-	err := f.sys.sync(folder)
+	err := f.syncs.do(folder, f.sys.sync)
 	if errors.Is(err, syscall.EINVAL) || errors.Is(err, syscall.ENOTSUP) {
 		f.told.Do(func() { f.log.Warn("the file system can't sync folders", "dir", f.dir) })
 		return nil

@@ -44,6 +44,7 @@ type Folder struct {
 	log    *slog.Logger
 	now    func() time.Time
 	sys    system
+	syncs  syncs
 
 	mu       sync.Mutex
 	at       *mount // nil once closed
