@@ -71,6 +71,7 @@ type Agent struct {
 	hinted    *queue // described already by a list
 	ready     *queue // to be downloaded
 	wake      chan struct{}
+	rebound   chan struct{}
 
 	mu     sync.Mutex
 	active map[store.Key]*transfer
@@ -104,6 +105,7 @@ func New(o Options) *Agent {
 		hinted:    newQueue(),
 		ready:     newQueue(),
 		wake:      make(chan struct{}, 1),
+		rebound:   make(chan struct{}, 1),
 		active:    map[store.Key]*transfer{},
 		started:   make(chan struct{}),
 		hints:     map[store.Key]hint{},
@@ -118,7 +120,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	var wg sync.WaitGroup
 	for _, s := range a.Subscriptions {
 		wg.Go(func() { a.subscribe(intake, stop, s) })
-		wg.Go(func() { a.sweepOnBinding(intake, s) })
+		wg.Go(func() { a.followBindings(intake, s) })
 	}
 	wg.Go(func() { a.pollOnSchedule(intake) })
 	wg.Go(func() { a.pruneOnSchedule(intake) })

@@ -192,8 +192,13 @@ func (a *Agent) compare(ctx context.Context, reports []reporter.Report, startAt 
 		listed[k] = &reports[i]
 	}
 	grace := a.graceStart()
+	now := a.Now()
 	examine := func(r *store.Receipt, fresh bool) bool {
 		l := listed[r.Key()]
+		if !fresh && !r.Due.IsZero() && !r.Due.After(now) {
+			a.hint(l) // it is due anyway, and need not be described again
+			return false
+		}
 		if !a.differs(r, fresh, l, startAt, grace) {
 			return false
 		}
@@ -252,11 +257,16 @@ func (a *Agent) foundByList(r *store.Receipt, fresh bool, l *reporter.Report) {
 	r.Generation++
 	r.Due = now
 	r.Note(now, "listed by reporter as "+l.Status)
+	a.hint(l)
+}
+
+// hint keeps a description for whoever works on the report. Beyond the bound of what is kept in memory it is simply
+// described again.
+func (a *Agent) hint(l *reporter.Report) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	// Beyond the bound of what is kept in memory a receipt is simply described again.
 	if len(a.hints) < maxHints && len(l.Metadata) < maxHintMetadata && a.working.Load() {
-		a.hints[r.Key()] = hint{l, now}
+		a.hints[store.Key{Kind: store.Report, ID: l.ID}] = hint{l, a.Now()}
 	}
 }
 
@@ -334,12 +344,14 @@ func (a *Agent) keepSweep(ctx context.Context, res SweepResult) error {
 	return a.Ledger.SetFact(ctx, factSweep, data)
 }
 
-// pollOnSchedule sweeps at the start, and then as often as the state of the subscription asks for.
+// pollOnSchedule sweeps at the start, as often as the state of the subscription asks for, and after every new binding:
+// what a stream lost or a consumer skipped is found there.
 func (a *Agent) pollOnSchedule(ctx context.Context) {
 	if a.Reporter == nil || a.Config.PollEvery == 0 && a.Config.PollHealthy == 0 {
 		return
 	}
 	var last SweepResult // to be judged
+	bindings := 0        // that a sweep has followed
 	a.untilQuiet(ctx)
 	for next := a.Now(); ; {
 		now := a.Now()
@@ -350,37 +362,75 @@ func (a *Agent) pollOnSchedule(ctx context.Context) {
 			last.ended = nil
 		}
 		every := a.pollInterval(ctx)
-		if every > 0 && !now.Before(next) || every > 0 && next.Sub(now) > every {
+		if bound := a.bindings(); bound > bindings || every > 0 && (!now.Before(next) || next.Sub(now) > every) {
+			a.untilQuiet(ctx)
+			bindings = a.bindings()
 			last = a.sweepAndTell(ctx)
 			next = a.Now().Add(every)
 		}
 		// Looking again each minute follows a change of the subscription's health.
-		if !sleep(ctx, min(time.Minute, max(every, time.Second), max(a.Config.PollGrace, time.Second))) {
+		if !a.pause(ctx, min(time.Minute, max(every, time.Second), max(a.Config.PollGrace, time.Second))) {
 			return
 		}
 	}
 }
 
+// pause waits for d or for a new binding, and reports whether ctx goes on.
+func (a *Agent) pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return false
+	case <-timer.C:
+	case <-a.rebound:
+	}
+	return true
+}
+
+// followBindings passes new bindings on to the polling.
+func (a *Agent) followBindings(ctx context.Context, s hub.Subscription) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.Bound():
+			select {
+			case a.rebound <- struct{}{}:
+			default:
+			}
+		}
+	}
+}
+
+func (a *Agent) bindings() int {
+	n := 0
+	for _, s := range a.Subscriptions {
+		n += s.Health().Bindings
+	}
+	return n
+}
+
 const (
-	quietFor  = 500 * time.Millisecond
-	quietWait = 30 * time.Second
-	bindWait  = 10 * time.Second
+	bindWait    = 10 * time.Second
+	backlogWait = 2 * time.Minute
 )
 
 // untilQuiet lets a subscription that has just been bound hand over what it holds, so that a sweep does not find first
 // what an event is about to announce. A subscription that can't be bound, or that never rests, holds no sweep for long.
 func (a *Agent) untilQuiet(ctx context.Context) {
-	if len(a.Subscriptions) == 0 {
-		return
-	}
-	begun := time.Now()
-	taken, since := a.Counts().taken(), begun
-	for time.Since(begun) < quietWait && time.Since(since) < quietFor || !a.subscribed() && time.Since(begun) < bindWait {
-		if !sleep(ctx, quietFor/5) {
+	for begun := time.Now(); ; {
+		bound, backlog := a.subscribed(), uint64(0)
+		for _, s := range a.Subscriptions {
+			backlog += s.Health().Backlog
+		}
+		waited := time.Since(begun)
+		switch {
+		case len(a.Subscriptions) == 0, bound && backlog == 0, !bound && waited > bindWait, waited > backlogWait:
 			return
 		}
-		if now := a.Counts().taken(); now != taken || !a.subscribed() {
-			taken, since = now, time.Now()
+		if !sleep(ctx, 50*time.Millisecond) {
+			return
 		}
 	}
 }
@@ -401,20 +451,4 @@ func (a *Agent) sweepAndTell(ctx context.Context) SweepResult {
 		a.Log.Warn("sweep incomplete", "listed", res.Listed, "error", err)
 	}
 	return res
-}
-
-// sweepOnBinding sweeps after every new binding: what a stream lost or a consumer skipped is found there.
-func (a *Agent) sweepOnBinding(ctx context.Context, s hub.Subscription) {
-	if a.Reporter == nil || a.Config.PollEvery == 0 && a.Config.PollHealthy == 0 {
-		return
-	}
-	for {
-		select {
-		case <-ctx.Done():
-			return
-		case <-s.Bound():
-			a.untilQuiet(ctx)
-			a.sweepAndTell(ctx)
-		}
-	}
 }

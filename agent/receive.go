@@ -63,7 +63,10 @@ func (a *Agent) receiveInto(ctx context.Context, t *transfer, staged *downloads.
 	if err != nil {
 		return nil, err
 	}
-	ext := extension(d, t.report)
+	ext, err := extension(d, t.report)
+	if err != nil {
+		return nil, errors.Join(err, d.Body.Close())
+	}
 	for resumes := 0; ; resumes++ {
 		before := staged.Size()
 		err := a.copyBody(ctx, t, d, staged, ext)
@@ -87,13 +90,18 @@ func (a *Agent) receiveInto(ctx context.Context, t *transfer, staged *downloads.
 	return &received{staged: staged, ext: ext, proof: proof}, err
 }
 
-// extension prefers what the answer says over what the description promised.
-func extension(d *reporter.Download, report *reporter.Report) string {
-	ext := downloads.Ext(d.ContentType, d.FileName)
-	if ext == "bin" && report != nil && report.OutputFormat != "" {
-		return downloads.Ext(d.ContentType, "report."+report.OutputFormat)
+// extension is that of the file name in the answer, then the format in the description, then the media type. Reporter has
+// no reports in JSON: that is an error with a status of success.
+func extension(d *reporter.Download, report *reporter.Report) (string, error) {
+	name := d.FileName
+	if name == "" && report != nil && report.OutputFormat != "" {
+		name = "report." + report.OutputFormat
 	}
-	return ext
+	ext := downloads.Ext(d.ContentType, name)
+	if ext == "json" || ext == "json.enc" {
+		return "", &downloads.NotTheFormatError{Want: "a report", Looks: "JSON"}
+	}
+	return ext, nil
 }
 
 func (a *Agent) resume(ctx context.Context, t *transfer, from reporter.Resume) (*reporter.Download, error) {

@@ -28,11 +28,6 @@ func (a *Agent) Counts() Counts {
 	}
 }
 
-// taken is how many messages have come in, whatever became of them.
-func (c Counts) taken() uint64 {
-	return c.Admitted + c.Repeated + c.Skipped + c.Rejected + c.Quarantined
-}
-
 // Status is the agent at a glance.
 type Status struct {
 	Counts

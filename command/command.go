@@ -49,7 +49,7 @@ func (a *app) root() *cli.App {
 		HideVersion:            true,
 		EnableBashCompletion:   true,
 		UseShortOptionHandling: false,
-		Flags:                  []cli.Flag{configFlag()},
+		Flags:                  []cli.Flag{configFlag(), &cli.BoolFlag{Name: "version", Usage: "like the command version"}},
 		ExitErrHandler:         func(*cli.Context, error) {},
 		OnUsageError:           usageError,
 		CommandNotFound:        nil,
@@ -94,7 +94,14 @@ func (a *app) noCommand(c *cli.Context) error {
 	if name := c.Args().First(); name != "" {
 		return usage("there is no command %q", name).with("recibo --help lists them")
 	}
+	if c.Bool("version") {
+		return a.printVersion(c)
+	}
 	return cli.ShowAppHelp(c)
+}
+
+func noSubcommand(c *cli.Context, name string) error {
+	return usage("there is no command %q", c.Command.Name+" "+name).with("recibo " + c.Command.Name + " --help lists them")
 }
 
 // load reads the configuration and tells its warnings.

@@ -12,6 +12,9 @@ func (a *app) configCommand() *cli.Command {
 	return a.command(cli.Command{
 		Name: "config", Usage: "validate, print or describe the configuration",
 		Action: func(c *cli.Context) error {
+			if name := c.Args().First(); name != "" {
+				return noSubcommand(c, name)
+			}
 			return usage("config needs one of validate, print, schema")
 		},
 		Subcommands: []*cli.Command{

@@ -14,6 +14,7 @@ import (
 	"github.com/vbauerster/mpb/v8"
 	"github.com/vbauerster/mpb/v8/decor"
 
+	"recibo/agent"
 	"recibo/config"
 	"recibo/sandbox"
 	"recibo/store"
@@ -165,9 +166,9 @@ func (d *demonstration) configure(sb *sandbox.Sandbox) (*config.Config, error) {
 	if err != nil {
 		return nil, err
 	}
-	// What takes hours in a house takes seconds here.
+	// The demo sweeps when the events are through, so that it shows which reports only a sweep finds.
 	c := &loaded.Config
-	c.Agent.PollGrace, c.Agent.PollEvery, c.Agent.PollHealthy = time.Second, time.Second, 2*time.Second
+	c.Agent.PollEvery, c.Agent.PollHealthy, c.Agent.PollGrace = time.Hour, time.Hour, 0
 	return c, nil
 }
 
@@ -203,13 +204,13 @@ func (d *demonstration) follow(ctx context.Context, o *owner, sb *sandbox.Sandbo
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for done := false; ; {
+	for played != nil || !d.through(o) {
 		select {
 		case err := <-played:
 			if err != nil {
 				return err
 			}
-			done, played = true, nil
+			played = nil
 		case <-ctx.Done():
 			return fmt.Errorf("the demo did not come to its end: %w", ctx.Err())
 		case <-tick.C:
@@ -222,10 +223,26 @@ func (d *demonstration) follow(ctx context.Context, o *owner, sb *sandbox.Sandbo
 		if bar != nil {
 			bar.SetCurrent(int64(home))
 		}
-		taken := o.agent.Counts()
-		if done && int(home) == len(d.scenario.Reports) && int(taken.Admitted+taken.Repeated+taken.Skipped) >= len(d.scenario.Events) &&
-			o.agent.Active() == 0 {
-			return nil
+	}
+	return d.sweep(ctx, o)
+}
+
+// through tells whether every event was taken and everything that they made due is done.
+func (d *demonstration) through(o *owner) bool {
+	taken := o.agent.Counts()
+	return int(taken.Admitted+taken.Repeated+taken.Skipped) >= len(d.scenario.Events) && o.agent.Active() == 0
+}
+
+// sweep finds what no event announced, and returns once everything is home.
+func (d *demonstration) sweep(ctx context.Context, o *owner) error {
+	for {
+		if _, err := o.agent.Sweep(ctx, agent.Sweep{}); err == nil {
+			return o.agent.WaitIdle(ctx, time.Now().Add(demoTime))
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("the demo did not come to its end: %w", ctx.Err())
+		case <-time.After(time.Second):
 		}
 	}
 }

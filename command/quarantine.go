@@ -17,7 +17,13 @@ func (a *app) quarantineCommand() *cli.Command {
 	list := func(c *cli.Context) error { return a.quarantineList(c) }
 	return a.command(cli.Command{
 		Name: "quarantine", Usage: "events that could not be processed: list, show, release, drop",
-		Flags: []cli.Flag{all, jsonFlag()}, Action: list,
+		Flags: []cli.Flag{all, jsonFlag()},
+		Action: func(c *cli.Context) error {
+			if name := c.Args().First(); name != "" {
+				return noSubcommand(c, name)
+			}
+			return list(c)
+		},
 		Subcommands: []*cli.Command{
 			a.command(cli.Command{Name: "list", Usage: "the open ones", Flags: []cli.Flag{all, jsonFlag()}, Action: list}),
 			a.command(cli.Command{Name: "show", Usage: "one with its headers and bytes", ArgsUsage: "N",

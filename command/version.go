@@ -32,18 +32,20 @@ func userAgent() string { return "recibo/" + release }
 func (a *app) versionCommand() *cli.Command {
 	return a.command(cli.Command{
 		Name: "version", Usage: "which recibo this is", Flags: []cli.Flag{jsonFlag()},
-		Action: func(c *cli.Context) error {
-			goVersion := ""
-			if info, ok := debug.ReadBuildInfo(); ok {
-				goVersion = info.GoVersion
-			}
-			if c.Bool("json") {
-				return a.printJSON(map[string]string{"version": version(), "go": goVersion})
-			}
-			a.print("recibo %s %s", version(), goVersion)
-			return nil
-		},
+		Action: a.printVersion,
 	})
+}
+
+func (a *app) printVersion(c *cli.Context) error {
+	goVersion := ""
+	if info, ok := debug.ReadBuildInfo(); ok {
+		goVersion = info.GoVersion
+	}
+	if c.Bool("json") {
+		return a.printJSON(map[string]string{"version": version(), "go": goVersion})
+	}
+	a.print("recibo %s %s", version(), goVersion)
+	return nil
 }
 
 func (a *app) completionCommand() *cli.Command {

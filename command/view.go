@@ -21,38 +21,44 @@ import (
 
 // receiptJSON is the documented form of a receipt: list --json prints one per line.
 type receiptJSON struct {
-	Kind          store.Kind           `json:"kind"`
-	ID            string               `json:"id"`
-	State         store.State          `json:"state"`
-	File          string               `json:"file"` // relative to downloads.dir
-	Size          int64                `json:"size"`
-	SHA256        string               `json:"sha256"`
-	Revision      int                  `json:"revision"`
-	Completed     string               `json:"completed"`
-	FailedSources []store.FailedSource `json:"failed_sources"`
-	SourcesKnown  bool                 `json:"sources_known"`
-	Reason        string               `json:"reason"`
-	Attempts      int                  `json:"attempts"`
-	Events        []string             `json:"events"`
-	FoundBy       string               `json:"found_by"`
-	Stale         bool                 `json:"stale"`
-	Undescribed   bool                 `json:"undescribed"`
-	Metadata      json.RawMessage      `json:"metadata"`
-	Created       time.Time            `json:"created"`
-	Updated       time.Time            `json:"updated"`
+	Kind          store.Kind      `json:"kind"`
+	ID            string          `json:"id"`
+	State         store.State     `json:"state"`
+	File          string          `json:"file"` // relative to downloads.dir
+	Size          int64           `json:"size"`
+	SHA256        string          `json:"sha256"`
+	Revision      int             `json:"revision"`
+	Completed     string          `json:"completed"`
+	FailedSources []failedSource  `json:"failed_sources"`
+	SourcesKnown  bool            `json:"sources_known"`
+	Reason        string          `json:"reason"`
+	Attempts      int             `json:"attempts"`
+	Events        []string        `json:"events"`
+	FoundBy       string          `json:"found_by"`
+	Stale         bool            `json:"stale"`
+	Undescribed   bool            `json:"undescribed"`
+	Metadata      json.RawMessage `json:"metadata"`
+	Created       time.Time       `json:"created"`
+	Updated       time.Time       `json:"updated"`
+}
+
+// failedSource is a data source that failed; where upstream gives no code it is empty.
+type failedSource struct {
+	Name string `json:"name"`
+	Code string `json:"code"`
 }
 
 func viewOf(r *store.Receipt) receiptJSON {
 	v := receiptJSON{
-		Kind: r.Kind, ID: r.ID, State: r.State, Completed: r.CompletedAt, FailedSources: r.FailedSources,
+		Kind: r.Kind, ID: r.ID, State: r.State, Completed: r.CompletedAt, FailedSources: []failedSource{},
 		SourcesKnown: r.SourcesKnown, Reason: r.Reason, Attempts: r.Attempts, Events: r.Events, FoundBy: r.FoundBy,
 		Stale: r.Stale, Undescribed: r.Undescribed, Metadata: r.Metadata, Created: r.Created, Updated: r.Updated,
 	}
 	if f := r.Newest(); f != nil {
 		v.File, v.Size, v.SHA256, v.Revision = f.Name, f.Size, f.SHA256, f.Revision
 	}
-	if v.FailedSources == nil {
-		v.FailedSources = []store.FailedSource{}
+	for _, s := range r.FailedSources {
+		v.FailedSources = append(v.FailedSources, failedSource(s))
 	}
 	if v.Events == nil {
 		v.Events = []string{}

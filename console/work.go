@@ -178,6 +178,9 @@ func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, e
 
 func (b *Backend) drain(ctx context.Context) error {
 	for _, s := range b.Agent.Subscriptions {
+		if s.Health().Healthy {
+			continue // a running agent receives from it already
+		}
 		if err := s.Drain(ctx, b.Agent.Admit); err != nil {
 			return &Error{Unreachable, "the subscription can't be drained: " + err.Error(), "its events stay with the hub; " + checkHint}
 		}

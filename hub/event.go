@@ -72,6 +72,7 @@ type Health struct {
 	Detail    string    `json:"detail,omitempty"` // why not, or what it is bound to
 	Bindings  int       `json:"bindings"`         // how often it was bound anew; each one calls for a sweep
 	Received  uint64    `json:"received"`
+	Backlog   uint64    `json:"backlog"`    // messages that wait in the transport, as it last said
 	LastEvent time.Time `json:"last_event"` // when an event for us was last received
 }
 

@@ -121,7 +121,7 @@ func (n *NATS) hold(ctx context.Context, link *natsLink, admit AdmitFunc) (worke
 	if err != nil {
 		return false, link.explain(connected, err)
 	}
-	n.bind(b.detail)
+	n.bind(b.detail, b.consumer.CachedInfo().NumPending)
 	if n.log.Info("subscription bound"); len(b.notes) > 0 {
 		n.log.Warn("the consumer differs from what recibo would create", "notes", b.notes)
 	}
@@ -144,7 +144,7 @@ func (n *NATS) Drain(ctx context.Context, admit AdmitFunc) error {
 	if err != nil {
 		return link.explain(connected, err)
 	}
-	n.bind(b.detail)
+	n.bind(b.detail, b.consumer.CachedInfo().NumPending)
 	return link.explain(connected, n.drain(ctx, connected, link, b, admit))
 }
 

@@ -162,6 +162,9 @@ func (n *NATS) admitBatch(ctx context.Context, link *natsLink, messages []jetstr
 			n.log.Debug("acknowledgement not sent; the event will be delivered again", "origin", deliveries[i].Origin, "error", err)
 		}
 	}
+	if at, err := messages[len(messages)-1].Metadata(); err == nil && failure == nil {
+		n.left(at.NumPending)
+	}
 	if err := link.flush(); err != nil {
 		n.log.Debug("acknowledgements not confirmed; the events may be delivered again", "count", len(messages), "error", err)
 	}

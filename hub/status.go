@@ -32,9 +32,10 @@ func (s *status) Health() Health {
 func (s *status) Bound() <-chan struct{} { return s.bound }
 
 // bind reports a new binding. Whoever follows health and Bound sees the health first.
-func (s *status) bind(detail string) {
+func (s *status) bind(detail string, backlog uint64) {
 	s.mu.Lock()
 	s.set(true, detail)
+	s.health.Backlog = backlog
 	s.health.Bindings++
 	s.mu.Unlock()
 	select {
@@ -61,6 +62,13 @@ func (s *status) set(healthy bool, detail string) {
 		s.health.Healthy, s.health.Since = healthy, time.Now()
 	}
 	s.health.Detail = detail
+}
+
+// left notes how many messages still wait.
+func (s *status) left(backlog uint64) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.health.Backlog = backlog
 }
 
 // received counts a batch. Only events for us count as the last event: a shared topic is never silent.

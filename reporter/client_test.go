@@ -96,7 +96,9 @@ func TestConfigurationErrorsNameTheKey(t *testing.T) {
 func TestIdsThatAreNotPlainAreNeverSent(t *testing.T) {
 	t.Parallel()
 	c := start(t, func(w http.ResponseWriter, r *http.Request) { t.Errorf("sent %s", r.URL) })
-	for _, bad := range []string{"", ".", "..", "a/b", `a\b`, "a%2fb", "a b", "a?b", "a#b", "ä", "a\x00", "../health", strings.Repeat("a", 129)} {
+	for _, bad := range []string{
+		"", ".", "..", "a/b", `a\b`, "a%2fb", "a b", "a?b", "a#b", "ä", "a\x00", "../health", strings.Repeat("a", 129),
+	} {
 		acquire(t, c, rest.Get)
 		_, err := c.Report(t.Context(), bad)
 		if kind(t, err) != rest.Refused || !errors.Is(err, ErrID) {

@@ -20,8 +20,12 @@ func TestReportsOfEveryVersionAreRead(t *testing.T) {
 	}{
 		"v1.1": {`{"id":"` + id + `","templateId":"t","filters":null,"status":"Finished","metadata":null,
 			"completedAt":"2026-05-04T12:00:00.123Z","createdAt":"2026-05-04T11:00:00Z","updatedAt":"u","deletedAt":null}`,
-			&Report{ID: id, TemplateID: "t", Status: Finished, CompletedAt: "2026-05-04T12:00:00.123Z", CreatedAt: "2026-05-04T11:00:00Z", UpdatedAt: "u"}},
-		"newer": {`{"id":"` + id + `","status":"Partial","metadata":{"a": 1},"completedAt":null,"templateOutputFormat":"PDF","templateDescription":"d"}`,
+			&Report{
+				ID: id, TemplateID: "t", Status: Finished,
+				CompletedAt: "2026-05-04T12:00:00.123Z", CreatedAt: "2026-05-04T11:00:00Z", UpdatedAt: "u",
+			}},
+		"newer": {`{"id":"` + id + `","status":"Partial","metadata":{"a": 1},"completedAt":null,
+			"templateOutputFormat":"PDF","templateDescription":"d"}`,
 			&Report{ID: id, Status: Partial, Metadata: json.RawMessage(`{"a": 1}`), OutputFormat: "pdf", Description: "d"}},
 		"a status of the future": {`{"id":"` + id + `","status":"Sleeping","extra":[1]}`, &Report{ID: id, Status: "Sleeping"}},
 		"an id in capitals":      {`{"id":"` + strings.ToUpper(id) + `","status":"Finished"}`, &Report{ID: strings.ToUpper(id), Status: Finished}},
@@ -36,7 +40,8 @@ func TestReportsOfEveryVersionAreRead(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			c := start(t, func(w http.ResponseWriter, r *http.Request) {
-				if r.URL.Path != "/v1/reports/"+id || r.Header.Get("X-Organization-Id") != "org" || r.Header.Get("Authorization") != "Bearer bearer" {
+				organization, token := r.Header.Get("X-Organization-Id"), r.Header.Get("Authorization")
+				if r.URL.Path != "/v1/reports/"+id || organization != "org" || token != "Bearer bearer" {
 					t.Errorf("got %s with %v", r.URL, r.Header)
 				}
 				answer(200, test.body)(w, r)
@@ -114,12 +119,15 @@ func TestFailureMetadataOfEveryVersionIsRead(t *testing.T) {
 	}{
 		"v1.1":     {`{"error":"text"}`, "text", nil},
 		"document": {`{"error":{"code":"X-1","title":"Bad","message":"very","details":"indeed"}}`, "Bad: very: indeed (X-1)", nil},
-		"2026": {`{"sections":{"zeta":{"error_code":"0287"},"alpha":{"error_code":288}},"error":"Some report data sections failed","error_code":"0287"}`,
+		"2026": {`{"sections":{"zeta":{"error_code":"0287"},"alpha":{"error_code":288}},"error":"Some report data sections failed",
+			"error_code":"0287"}`,
 			"Some report data sections failed (0287)", []Source{{"zeta", "0287"}, {"alpha", "288"}}},
-		"a code alone":                {`{"error_code":"report_generation_timeout"}`, "report_generation_timeout", nil},
-		"names":                       {`{"sections":["a","b","a"]}`, "", []Source{{"a", ""}, {"b", ""}}},
-		"objects":                     {`{"sections":[{"name":"a","error_code":"1"},{"database":"b","code":2},{"datasource":"c"},{"other":"d"},7.5,null]}`, "", []Source{{"a", "1"}, {"b", "2"}, {"c", ""}, {"7.5", ""}}},
-		"codes in other places":       {`{"sections":{"a":"E1","b":{"error":{"code":"E2"}},"c":null,"d":[]}}`, "", []Source{{"a", "E1"}, {"b", "E2"}, {"c", ""}, {"d", ""}}},
+		"a code alone": {`{"error_code":"report_generation_timeout"}`, "report_generation_timeout", nil},
+		"names":        {`{"sections":["a","b","a"]}`, "", []Source{{"a", ""}, {"b", ""}}},
+		"objects": {`{"sections":[{"name":"a","error_code":"1"},{"database":"b","code":2},{"datasource":"c"},{"other":"d"},7.5,null]}`,
+			"", []Source{{"a", "1"}, {"b", "2"}, {"c", ""}, {"7.5", ""}}},
+		"codes in other places": {`{"sections":{"a":"E1","b":{"error":{"code":"E2"}},"c":null,"d":[]}}`,
+			"", []Source{{"a", "E1"}, {"b", "E2"}, {"c", ""}, {"d", ""}}},
 		"details that are no text":    {`{"error":{"title":"Bad","details":{"x":1}}}`, "Bad", nil},
 		"an error that is null":       {`{"error":null,"message":"m"}`, "m", nil},
 		"sections that are a text":    {`{"sections":"a"}`, "", nil},

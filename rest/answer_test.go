@@ -24,28 +24,36 @@ func TestAnswersThatAreNoSuccessBecomeTypedErrors(t *testing.T) {
 		hides   []string
 		service bool
 	}{
-		"401 in plain text":      {status: 401, body: "Missing Token", kind: Auth, shows: []string{"401", "Missing Token"}, service: true},
-		"403":                    {status: 403, body: "Forbidden", kind: Auth, service: true},
-		"407 of a proxy":         {status: 407, kind: Unreachable, service: true},
-		"408 of a gateway":       {status: 408, kind: Server, service: true},
-		"429":                    {status: 429, kind: Limited, service: true},
-		"500 for a bad token":    {status: 500, body: "token is malformed", kind: Server, service: true},
-		"503 about the service":  {status: 503, body: `{"code":"0999","title":"Down"}`, kind: Server, code: "0999", service: true},
-		"503 about the object":   {status: 503, body: `{"code":"0265","title":"Storage"}`, kind: Refused, code: "0265"},
-		"a numeric code":         {status: 503, body: `{"code":265,"title":"Storage"}`, kind: Refused, code: "265"},
-		"400 about the object":   {status: 400, body: `{"code":"TPL-0034","title":"No file","message":"gone"}`, kind: Refused, code: "TPL-0034", shows: []string{"get report 7: refused: 400 TPL-0034 No file: gone"}},
+		"401 in plain text":     {status: 401, body: "Missing Token", kind: Auth, shows: []string{"401", "Missing Token"}, service: true},
+		"403":                   {status: 403, body: "Forbidden", kind: Auth, service: true},
+		"407 of a proxy":        {status: 407, kind: Unreachable, service: true},
+		"408 of a gateway":      {status: 408, kind: Server, service: true},
+		"429":                   {status: 429, kind: Limited, service: true},
+		"500 for a bad token":   {status: 500, body: "token is malformed", kind: Server, service: true},
+		"503 about the service": {status: 503, body: `{"code":"0999","title":"Down"}`, kind: Server, code: "0999", service: true},
+		"503 about the object":  {status: 503, body: `{"code":"0265","title":"Storage"}`, kind: Refused, code: "0265"},
+		"a numeric code":        {status: 503, body: `{"code":265,"title":"Storage"}`, kind: Refused, code: "265"},
+		"400 about the object": {status: 400, body: `{"code":"TPL-0034","title":"No file","message":"gone"}`, kind: Refused, code: "TPL-0034",
+			shows: []string{"get report 7: refused: 400 TPL-0034 No file: gone"}},
 		"404 without a code":     {status: 404, body: "404 page not found", kind: Malformed},
 		"304 that nobody wanted": {status: 304, kind: Malformed},
 		"302 to nowhere":         {status: 302, kind: Malformed},
-		"an HTML error page": {status: 502, body: "<html>\n<head><title>502 Bad Gateway</title>" + strings.Repeat("x", 5000), kind: Server,
-			shows: []string{"<html> <head><title>502 Bad Gateway"}, hides: []string{strings.Repeat("x", 513)}, service: true},
+		"an HTML error page": {status: 502, body: "<html>\n<head><title>502 Bad Gateway</title>" + strings.Repeat("x", 5000),
+			kind: Server, service: true,
+			shows: []string{"<html> <head><title>502 Bad Gateway"}, hides: []string{strings.Repeat("x", 513)}},
 		"control characters": {status: 500, header: map[string]string{"X-Request-Id": "id\u202e"}, kind: Server, service: true,
-			body: "\x1b[31mred\u202e\x00 \xff", shows: []string{`\x1b[31mred\u202e\x00 \xff`, `id\u202e`}, hides: []string{"\x1b", "\u202e", "\x00"}},
-		"a title that fills the screen": {status: 400, body: `{"code":"TPL-0001","title":"` + strings.Repeat("y", 9000) + `"}`, kind: Refused, hides: []string{strings.Repeat("y", 513)}, code: "TPL-0001"},
-		"our token echoed":              {status: 403, body: "no such token: Bearer " + bearer, kind: Auth, shows: []string{"Bearer [hidden]"}, service: true},
-		"our token echoed in JSON":      {status: 400, body: `{"code":"TPL-0002","title":"` + bearer + `","message":"` + bearer + `"}`, kind: Refused, code: "TPL-0002"},
-		"our token as request id":       {status: 500, header: map[string]string{"X-Request-Id": bearer}, kind: Server, service: true},
-		"a request id":                  {status: 500, header: map[string]string{"X-Request-Id": "req-77"}, kind: Server, shows: []string{"req-77"}, service: true},
+			body:  "\x1b[31mred\u202e\x00 \xff",
+			shows: []string{`\x1b[31mred\u202e\x00 \xff`, `id\u202e`}, hides: []string{"\x1b", "\u202e", "\x00"}},
+		"a title that fills the screen": {status: 400, kind: Refused,
+			body:  `{"code":"TPL-0001","title":"` + strings.Repeat("y", 9000) + `"}`,
+			hides: []string{strings.Repeat("y", 513)}, code: "TPL-0001"},
+		"our token echoed": {status: 403, body: "no such token: Bearer " + bearer, kind: Auth,
+			shows: []string{"Bearer [hidden]"}, service: true},
+		"our token echoed in JSON": {status: 400, kind: Refused, code: "TPL-0002",
+			body: `{"code":"TPL-0002","title":"` + bearer + `","message":"` + bearer + `"}`},
+		"our token as request id": {status: 500, header: map[string]string{"X-Request-Id": bearer}, kind: Server, service: true},
+		"a request id": {status: 500, header: map[string]string{"X-Request-Id": "req-77"}, kind: Server,
+			shows: []string{"req-77"}, service: true},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -173,10 +181,12 @@ func TestLimitedAnswersNameTheirTime(t *testing.T) {
 		header map[string]string
 		after  time.Duration // 0: no time named, the back-off holds
 	}{
-		"Retry-After":            {map[string]string{"Retry-After": "42"}, 42 * time.Second},
-		"Retry-After goes first": {map[string]string{"Retry-After": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "60"}, 5 * time.Second},
-		"X-RateLimit-Reset":      {map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "17"}, 17 * time.Second},
-		"none":                   {nil, 0},
+		"Retry-After": {map[string]string{"Retry-After": "42"}, 42 * time.Second},
+		"Retry-After goes first": {
+			map[string]string{"Retry-After": "5", "X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "60"}, 5 * time.Second,
+		},
+		"X-RateLimit-Reset": {map[string]string{"X-RateLimit-Remaining": "0", "X-RateLimit-Reset": "17"}, 17 * time.Second},
+		"none":              {nil, 0},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {

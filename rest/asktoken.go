@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"net/url"
@@ -15,14 +16,10 @@ import (
 
 // Bounds of the request for a token.
 const (
-	tokenTimeout = 30 * time.Second // a small answer: the limits meant for files would hold a worker for minutes
-	maxToken     = 1 << 20
-	defaultLife  = 5 * time.Minute // of a token that comes without expiresIn
-	longestLife  = 24 * time.Hour
+	maxToken    = 1 << 20
+	defaultLife = 5 * time.Minute // of a token that comes without expiresIn
+	longestLife = 24 * time.Hour
 )
-
-// errTokenTimeout stands for the end of tokenTimeout, which is not the end of the caller's context.
-var errTokenTimeout = errors.New("no token within " + tokenTimeout.String())
 
 // askToken returns how to ask Access Manager for a token: POST with JSON, not a form, answered by accessToken and
 // expiresIn in seconds. Its gate and pace are those of the class Token. Whatever keeps a token from being had is the
@@ -57,7 +54,7 @@ func tokenURL(base, path string) string {
 }
 
 func (c *Client) postToken(parent context.Context, endpoint string, cc ClientCredentials) (grant, *Response, error) {
-	bounded, stop := context.WithTimeoutCause(parent, tokenTimeout, errTokenTimeout)
+	bounded, stop := context.WithTimeout(parent, c.options.TokenTimeout)
 	defer stop()
 	ctx, cancel := context.WithCancelCause(bounded)
 	defer cancel(nil)
@@ -70,18 +67,18 @@ func (c *Client) postToken(parent context.Context, endpoint string, cc ClientCre
 	answer, err := c.poster.Do(r)
 	if err != nil {
 		err = c.unanswered(bounded, Token, "get a token", r.URL, err)
-		return grant{}, nil, overdue(parent, r.URL, err)
+		return grant{}, nil, c.overdue(parent, r.URL, err)
 	}
 	resp, err := c.answer(bounded, cancel, answered{op: "get a token", sent: r.URL, token: true, resp: answer})
 	if err != nil {
-		return grant{}, nil, overdue(parent, r.URL, err)
+		return grant{}, nil, c.overdue(parent, r.URL, err)
 	}
 	defer resp.Body.Close()
 	g, err := readGrant(resp.Body, asked)
 	if err != nil {
 		// The body is not shown: it may well hold a token under another name.
 		err = &Error{Op: "get a token", URL: shown(r.URL), Kind: Auth, Status: resp.Status, RequestID: resp.RequestID, Err: err}
-		return grant{}, nil, overdue(parent, r.URL, err)
+		return grant{}, nil, c.overdue(parent, r.URL, err)
 	}
 	return g, resp, nil
 }
@@ -103,13 +100,13 @@ func tokenRequest(ctx context.Context, endpoint string, cc ClientCredentials) (*
 	return r, nil
 }
 
-// overdue tells the end of our own time limit from the end of the caller's context.
-func overdue(parent context.Context, u *url.URL, err error) error {
+// overdue tells the end of Options.TokenTimeout from the end of the caller's context.
+func (c *Client) overdue(parent context.Context, u *url.URL, err error) error {
 	if parent.Err() != nil {
 		return parent.Err()
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &Error{Op: "get a token", URL: shown(u), Kind: Unreachable, Err: errTokenTimeout}
+		return &Error{Op: "get a token", URL: shown(u), Kind: Unreachable, Err: fmt.Errorf("no token within %s", c.options.TokenTimeout)}
 	}
 	return err
 }

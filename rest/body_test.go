@@ -42,21 +42,28 @@ func TestABodyThatEndsWellIsWhole(t *testing.T) {
 		"with a length":                {answer: withLength("", "hello"), body: "hello", framing: "length", length: 5},
 		"empty":                        {answer: withLength("", ""), framing: "length"},
 		"empty, said to be compressed": {answer: withLength("Content-Encoding: gzip\r\n", ""), framing: "length"},
-		"chunked":                      {answer: head + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n", body: "hello", framing: "chunked", length: -1},
-		"ended by its connection":      {answer: head + "\r\nhello", body: "hello", framing: "close", length: -1},
-		"of HTTP/1.0":                  {answer: "HTTP/1.0 200 OK\r\n\r\nhello", body: "hello", framing: "close", length: -1},
-		"compressed":                   {answer: withLength("Content-Encoding: gzip\r\n", zipped), body: "hello", framing: "length", length: -1, compressed: true},
-		"compressed, old name":         {answer: withLength("Content-Encoding: X-GZip\r\n", zipped), body: "hello", framing: "length", length: -1, compressed: true},
-		"identity said aloud":          {answer: withLength("Content-Encoding: identity\r\n", "hello"), body: "hello", framing: "length", length: 5},
+		"chunked": {answer: head + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n0\r\n\r\n",
+			body: "hello", framing: "chunked", length: -1},
+		"ended by its connection": {answer: head + "\r\nhello", body: "hello", framing: "close", length: -1},
+		"of HTTP/1.0":             {answer: "HTTP/1.0 200 OK\r\n\r\nhello", body: "hello", framing: "close", length: -1},
+		"compressed": {answer: withLength("Content-Encoding: gzip\r\n", zipped),
+			body: "hello", framing: "length", length: -1, compressed: true},
+		"compressed, old name": {answer: withLength("Content-Encoding: X-GZip\r\n", zipped),
+			body: "hello", framing: "length", length: -1, compressed: true},
+		"identity said aloud": {answer: withLength("Content-Encoding: identity\r\n", "hello"), body: "hello", framing: "length", length: 5},
 
-		"shorter than its length":   {answer: head + "Content-Length: 9\r\n\r\nhello", kind: Broken, cause: io.ErrUnexpectedEOF},
-		"without its last chunk":    {answer: head + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n", kind: Broken, cause: io.ErrUnexpectedEOF},
+		"shorter than its length": {answer: head + "Content-Length: 9\r\n\r\nhello", kind: Broken, cause: io.ErrUnexpectedEOF},
+		"without its last chunk": {answer: head + "Transfer-Encoding: chunked\r\n\r\n5\r\nhello\r\n",
+			kind: Broken, cause: io.ErrUnexpectedEOF},
 		"with a chunk cut":          {answer: head + "Transfer-Encoding: chunked\r\n\r\n9\r\nhello", kind: Broken, cause: io.ErrUnexpectedEOF},
 		"with a chunk that is none": {answer: head + "Transfer-Encoding: chunked\r\n\r\nxyz\r\nhello", kind: Broken},
-		"compressed and cut":        {answer: head + "Content-Encoding: gzip\r\n\r\n" + zipped[:len(zipped)-3], kind: Broken, cause: io.ErrUnexpectedEOF},
-		"compressed and altered":    {answer: withLength("Content-Encoding: gzip\r\n", zipped[:len(zipped)-8]+"\x00\x00\x00\x00\x05\x00\x00\x00"), kind: Broken, cause: gzip.ErrChecksum},
-		"compressed by name only":   {answer: withLength("Content-Encoding: gzip\r\n", "hello, plain text"), kind: Broken, cause: gzip.ErrHeader},
-		"in another encoding":       {answer: withLength("Content-Encoding: br\r\n", "hello"), kind: Malformed},
+		"compressed and cut": {answer: head + "Content-Encoding: gzip\r\n\r\n" + zipped[:len(zipped)-3],
+			kind: Broken, cause: io.ErrUnexpectedEOF},
+		"compressed and altered": {answer: withLength("Content-Encoding: gzip\r\n", zipped[:len(zipped)-8]+"\x00\x00\x00\x00\x05\x00\x00\x00"),
+			kind: Broken, cause: gzip.ErrChecksum},
+		"compressed by name only": {answer: withLength("Content-Encoding: gzip\r\n", "hello, plain text"),
+			kind: Broken, cause: gzip.ErrHeader},
+		"in another encoding": {answer: withLength("Content-Encoding: br\r\n", "hello"), kind: Malformed},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -73,8 +80,11 @@ func TestABodyThatEndsWellIsWhole(t *testing.T) {
 				}
 				return
 			}
-			if err != nil || body != test.body || resp.Framing != test.framing || resp.Length != test.length || resp.Compressed != test.compressed {
-				t.Errorf("got %q, %+v, %v", body, resp, err)
+			if err != nil || body != test.body {
+				t.Fatalf("got %q, %v", body, err)
+			}
+			if resp.Framing != test.framing || resp.Length != test.length || resp.Compressed != test.compressed {
+				t.Errorf("got framing %s, length %d, compressed %v", resp.Framing, resp.Length, resp.Compressed)
 			}
 		})
 	}

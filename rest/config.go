@@ -46,28 +46,30 @@ type Service struct {
 
 // Options are what a caller or a test may set; every zero value has a default.
 type Options struct {
-	Log        *slog.Logger                       // default: nothing is logged
-	Now        func() time.Time                   // default time.Now
-	Jitter     func() float64                     // in [0, 1); default math/rand
-	UserAgent  string                             // default recibo
-	ObjectCode func(status int, code string) bool // the answer is about the object asked for; default: any below 500
-	ProbeCap   time.Duration                      // longest wait between two probes of a closed gate, jitter included; default 30 s
-	ProbeBase  time.Duration                      // first wait; doubles up to ProbeCap; default 1 s
-	TokenPath  string                             // default /v1/login/oauth/access_token
-	MinRate    int64                              // lowest mean rate of a body, bytes per second; default 1024
-	MinRateFor time.Duration                      // over which time; default 5 min
-	MaxJSON    int64                              // bytes that Client.JSON reads into memory; default 16 MiB
+	Log          *slog.Logger                       // default: nothing is logged
+	Now          func() time.Time                   // default time.Now
+	Jitter       func() float64                     // in [0, 1); default math/rand
+	UserAgent    string                             // default recibo
+	ObjectCode   func(status int, code string) bool // the answer is about the object asked for; default: any below 500
+	ProbeCap     time.Duration                      // longest wait between two probes of a closed gate, jitter included; default 30 s
+	ProbeBase    time.Duration                      // first wait; doubles up to ProbeCap; default 1 s
+	TokenPath    string                             // default /v1/login/oauth/access_token
+	TokenTimeout time.Duration                      // for all of the request for a token; default 30 s
+	MinRate      int64                              // lowest mean rate of a body, bytes per second; default 1024
+	MinRateFor   time.Duration                      // over which time; default 5 min
+	MaxJSON      int64                              // bytes that Client.JSON reads into memory; default 16 MiB
 }
 
 // The waits that have no key of their own.
 const (
-	defaultProbeCap   = 30 * time.Second
-	defaultProbeBase  = time.Second
-	defaultTokenPath  = "/v1/login/oauth/access_token"
-	defaultMinRate    = 1024
-	defaultMinRateFor = 5 * time.Minute
-	defaultMaxJSON    = 16 << 20
-	longestPause      = time.Hour // whatever a Retry-After says, one wait is no longer (law 8: every wait has a bound)
+	defaultProbeCap     = 30 * time.Second
+	defaultProbeBase    = time.Second
+	defaultTokenPath    = "/v1/login/oauth/access_token"
+	defaultTokenTimeout = 30 * time.Second // a small answer: the limits meant for files would hold a worker for minutes
+	defaultMinRate      = 1024
+	defaultMinRateFor   = 5 * time.Minute
+	defaultMaxJSON      = 16 << 20
+	longestPause        = time.Hour // whatever a Retry-After says, one wait is no longer (law 8: every wait has a bound)
 )
 
 func (c Config) withDefaults() (Config, error) {
@@ -100,6 +102,7 @@ func (o Options) withDefaults() Options {
 	o.ProbeCap = or(o.ProbeCap, defaultProbeCap)
 	o.ProbeBase = min(or(o.ProbeBase, defaultProbeBase), o.ProbeCap)
 	o.TokenPath = or(o.TokenPath, defaultTokenPath)
+	o.TokenTimeout = or(o.TokenTimeout, defaultTokenTimeout)
 	o.MinRate = or(o.MinRate, defaultMinRate)
 	o.MinRateFor = or(o.MinRateFor, defaultMinRateFor)
 	o.MaxJSON = or(o.MaxJSON, defaultMaxJSON)

@@ -31,7 +31,6 @@ func follow(hops int) func(*http.Request, []*http.Request) error {
 		case from.Scheme == "https" && next.URL.Scheme == "http":
 			return &redirectError{"redirected from https to plain http at " + origin(next.URL)}
 		}
-		next.Header.Del("Referer")
 		if leaves(next, via) {
 			next.Header = impersonal(next.Header)
 		}

@@ -11,7 +11,7 @@ import (
 // ours are the headers that no other origin may see.
 func ours(h http.Header) []string {
 	var found []string
-	for _, name := range []string{"Authorization", "X-Organization-Id", "X-Custom", "Referer", "Cookie"} {
+	for _, name := range []string{"Authorization", "X-Organization-Id", "X-Custom", "Referer"} {
 		if h.Get(name) != "" {
 			found = append(found, name)
 		}

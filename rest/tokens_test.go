@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -106,10 +107,13 @@ func TestWithoutATokenNothingIsSent(t *testing.T) {
 			w.WriteHeader(403)
 			fmt.Fprint(w, `{"code":1024,"title":"Denied","message":"not you with sh\"hh"}`)
 		}, Auth, `403 1024 Denied: not you with [hidden]`},
-		"refused":     {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(400) }, Auth, "400"},
-		"not found":   {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) }, Auth, "404"},
-		"in trouble":  {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, Server, "503"},
-		"limited":     {func(w http.ResponseWriter, r *http.Request) { w.Header().Set("Retry-After", "60"); w.WriteHeader(429) }, Limited, "429"},
+		"refused":    {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(400) }, Auth, "400"},
+		"not found":  {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(404) }, Auth, "404"},
+		"in trouble": {func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(503) }, Server, "503"},
+		"limited": {func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Retry-After", "60")
+			w.WriteHeader(429)
+		}, Limited, "429"},
 		"a page":      {func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "<html>") }, Auth, "not the JSON"},
 		"other names": {func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `{"access_token":"leak-me"}`) }, Auth, "no accessToken"},
 		"a bad token": {func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, `{"accessToken":"leak-me\n"}`) }, Auth, "no accessToken"},
@@ -117,8 +121,19 @@ func TestWithoutATokenNothingIsSent(t *testing.T) {
 			w.Header().Set("Content-Length", "500")
 			fmt.Fprint(w, `{"accessToken":"leak-me"}`)
 		}, Auth, "unexpected EOF"},
-		"redirected": {func(w http.ResponseWriter, r *http.Request) { http.Redirect(w, r, "/elsewhere?x=leak-me", 307) }, Auth, "redirected to http://127.0.0.1"},
-		"down":       {nil, Unreachable, "refused"},
+		"redirected": {func(w http.ResponseWriter, r *http.Request) {
+			http.Redirect(w, r, "/elsewhere?x=leak-me", 307)
+		}, Auth, "redirected to http://127.0.0.1"},
+		"silent": {func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			<-r.Context().Done()
+		}, Unreachable, "no token within"},
+		"stalled": {func(w http.ResponseWriter, r *http.Request) {
+			_, _ = io.Copy(io.Discard, r.Body)
+			w.(http.Flusher).Flush()
+			<-r.Context().Done()
+		}, Unreachable, "no token within"},
+		"down": {nil, Unreachable, "refused"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -133,11 +148,19 @@ func TestWithoutATokenNothingIsSent(t *testing.T) {
 				manager.Close()
 			}
 			service := &guarded{}
-			c := managed(service.start(t), manager.URL).client(t)
+			s := managed(service.start(t), manager.URL)
+			if strings.HasPrefix(test.shows, "no token within") {
+				s.TokenTimeout = 50 * time.Millisecond
+			}
+			c := s.client(t)
 			_, _, err := fetch(t, c, Get)
 			e := failure(t, err, test.kind)
-			if line := e.Error(); !e.Token || !e.Service() || !strings.Contains(line, test.shows) || strings.Contains(line, "leak-me") || strings.Contains(line, "hh") {
+			line := e.Error()
+			if !e.Token || !e.Service() || !strings.Contains(line, test.shows) {
 				t.Errorf("got token %v, service %v: %s", e.Token, e.Service(), line)
+			}
+			if strings.Contains(line, "leak-me") || strings.Contains(line, "hh") {
+				t.Errorf("a credential is shown: %s", line)
 			}
 			if gateOf(c, Get).Open || gateOf(c, Token).Open {
 				t.Error("a gate is open")

@@ -8,6 +8,7 @@ import (
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
+	"errors"
 	"fmt"
 	"io"
 	"math/big"
@@ -227,10 +228,10 @@ func TestCallsThatGetNoAnswer(t *testing.T) {
 	closed := httptest.NewServer(nil)
 	closed.Close()
 	stranger := secure(t, &tls.Config{Certificates: []tls.Certificate{newPair(t, "x").Certificate}})
-	demanding := secure(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert})
-	ours := pemFile(t, "CERTIFICATE", demanding.Certificate().Raw)
 	plain := serve(t, func(w http.ResponseWriter, r *http.Request) {})
 	silent := serve(t, func(w http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
+	contradicting := raw(t, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx")
+	astray := raw(t, "HTTP/1.1 302 Found\r\nLocation: http://%zz/?password\r\nContent-Length: 0\r\n\r\n")
 	stalled := rawFunc(t, func(conn net.Conn) {
 		_, _ = io.WriteString(conn, "HTTP/1.1 302 Found\r\nLocation: /x\r\nContent-Length: 9\r\n\r\n")
 		_, _ = io.Copy(io.Discard, conn)
@@ -246,16 +247,15 @@ func TestCallsThatGetNoAnswer(t *testing.T) {
 		"nobody listens":                     {closed.URL, Get, Unreachable, false, "connection refused"},
 		"hung up":                            {raw(t, ""), Get, Unreachable, false, "EOF"},
 		"an unknown authority":               {stranger.URL, Get, BadTLS, false, "certificate"},
-		"a client certificate is demanded":   {demanding.URL, Get, BadTLS, false, "certificate required"},
-		"plain HTTP on a TLS port":           {strings.Replace(plain.URL, "http:", "https:", 1), Get, BadTLS, false, "HTTP response to HTTPS client"},
+		"plain HTTP on a TLS port":           {"https" + strings.TrimPrefix(plain.URL, "http"), Get, BadTLS, false, "to HTTPS client"},
 		"headers never come":                 {silent.URL, Get, Unreachable, false, "awaiting response headers"},
 		"headers of a download never come":   {silent.URL, Download, TooSlow, true, "awaiting response headers"},
 		"a redirect whose body never comes":  {stalled, Get, Unreachable, false, "awaiting response headers"},
 		"huge headers":                       {huge, Get, Malformed, true, "exceeded"},
 		"not HTTP":                           {raw(t, "SSH-2.0-OpenSSH_9.6\r\n"), Get, Malformed, true, "malformed HTTP"},
 		"a header with control characters":   {raw(t, "HTTP/1.1 200 OK\r\nX\x1b: y\r\n\r\n"), Get, Malformed, true, "malformed MIME header"},
-		"two lengths that contradict":        {raw(t, "HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx"), Get, Unreachable, false, "Content-Length"},
-		"a redirect to what can't be parsed": {raw(t, "HTTP/1.1 302 Found\r\nLocation: http://%zz/?password\r\nContent-Length: 0\r\n\r\n"), Get, Malformed, true, "Location"},
+		"two lengths that contradict":        {contradicting, Get, Unreachable, false, "Content-Length"},
+		"a redirect to what can't be parsed": {astray, Get, Malformed, true, "Location"},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -264,7 +264,6 @@ func TestCallsThatGetNoAnswer(t *testing.T) {
 			if test.url == silent.URL || test.url == stalled {
 				s.HeaderTimeout = 50 * time.Millisecond
 			}
-			s.TLS.CAFile = ours
 			c := s.client(t)
 			_, _, err := fetch(t, c, test.class)
 			e := failure(t, err, test.kind)
@@ -276,6 +275,28 @@ func TestCallsThatGetNoAnswer(t *testing.T) {
 				t.Errorf("open %v: %v", !test.open, err)
 			}
 		})
+	}
+}
+
+// In TLS 1.3 the refusal comes after the handshake, and may be overtaken by the end of its connection.
+func TestTheRefusalOfOurCertificateIsNamedByOneOfTheProbes(t *testing.T) {
+	t.Parallel()
+	server := secure(t, &tls.Config{ClientAuth: tls.RequireAnyClientCert})
+	s := quick(server.URL)
+	s.TLS.CAFile = pemFile(t, "CERTIFICATE", server.Certificate().Raw)
+	c := s.client(t)
+	for {
+		if err := c.Acquire(bounded(t), Get); err != nil {
+			t.Fatal(err)
+		}
+		_, _, err := fetch(t, c, Get)
+		var e *Error
+		if !errors.As(err, &e) || !e.Service() || gateOf(c, Get).Open {
+			t.Fatalf("got %v, gate %+v", err, gateOf(c, Get))
+		}
+		if e.Kind == BadTLS && strings.Contains(gateOf(c, Get).Reason, "certificate required") {
+			return
+		}
 	}
 }
 

@@ -105,8 +105,8 @@ func (g *gates) shut(t *gate, e *Error, now time.Time) {
 	t.probeAt = now.Add(t.wait)
 }
 
-// backoff returns the next wait: doubling from ProbeBase up to ProbeCap, with jitter that only adds and stays within ProbeCap. What a
-// person must mend (a certificate, a secret) is asked about at the longest interval from the start.
+// backoff returns the next wait: doubling from ProbeBase up to ProbeCap, with jitter that only adds and stays within
+// ProbeCap. What a person must mend (a certificate, a secret) is asked about at the longest interval from the start.
 func (g *gates) backoff(t *gate, kind Kind) time.Duration {
 	longest := g.longest - g.longest/5
 	switch {

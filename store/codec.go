@@ -10,8 +10,9 @@ import (
 
 // encodeJSON writes a row. HTML is not escaped: upstream's metadata stays as it was written.
 func encodeJSON(v any) ([]byte, error) {
-	var buf bytes.Buffer
-	enc := json.NewEncoder(&buf)
+	const usual = 1024 // bytes, of a receipt
+	buf := bytes.NewBuffer(make([]byte, 0, usual))
+	enc := json.NewEncoder(buf)
 	enc.SetEscapeHTML(false)
 	if err := enc.Encode(v); err != nil {
 		return nil, err

@@ -121,8 +121,8 @@ func (p *pruner) events() {
 			p.t.del(shelfBucket, k)
 			continue
 		}
-		receipt, err := p.t.receipt(record.Receipt)
-		if !errors.Is(err, ErrNotFound) && (err != nil || slices.Contains(receipt.Events, record.id)) {
+		receipt, err := p.t.find(record.Receipt)
+		if err != nil || (receipt != nil && slices.Contains(receipt.Events, record.id)) {
 			p.t.del(shelfBucket, k)
 			record.shelf = p.again(receipt)
 			p.t.putEvent(key, record)

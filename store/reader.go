@@ -44,16 +44,25 @@ func (r *reader) rowError(id bucketID, key string, err error) *DamagedError {
 
 // receipt reads one receipt: ErrNotFound, or *DamagedError with its key.
 func (r *reader) receipt(k Key) (*Receipt, error) {
-	data := r.get(receiptBucket, receiptKey(k))
-	if data == nil {
+	receipt, err := r.find(k)
+	if err == nil && receipt == nil {
 		return nil, fmt.Errorf("%s: %w", k, ErrNotFound)
 	}
+	return receipt, err
+}
+
+// find is receipt for when there often is none: then it returns nil and no error.
+func (r *reader) find(k Key) (*Receipt, error) {
+	data := r.get(receiptBucket, receiptKey(k))
+	if data == nil {
+		return nil, nil
+	}
 	receipt, err := decodeReceipt(data)
+	if err == nil && receipt.Key() != k {
+		err = errors.New("it holds another receipt")
+	}
 	if err != nil {
 		return nil, r.rowError(receiptBucket, k.String(), err)
-	}
-	if receipt.Key() != k {
-		return nil, r.rowError(receiptBucket, k.String(), errors.New("it holds another receipt"))
 	}
 	return receipt, nil
 }

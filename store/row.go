@@ -1,7 +1,6 @@
 package store
 
 import (
-	"errors"
 	"fmt"
 	"time"
 )
@@ -30,12 +29,12 @@ type row struct {
 
 // load reads a receipt to change it. A receipt that does not exist is made, not yet written: before.exists is false.
 func (t *txn) load(k Key) (*row, error) {
-	r, err := t.receipt(k)
-	switch {
-	case errors.Is(err, ErrNotFound):
-		return &row{Receipt: &Receipt{Kind: k.Kind, ID: k.ID, Created: t.now}, key: receiptKey(k)}, nil
-	case err != nil:
+	r, err := t.find(k)
+	if err != nil {
 		return nil, err
+	}
+	if r == nil {
+		return &row{Receipt: &Receipt{Kind: k.Kind, ID: k.ID, Created: t.now}, key: receiptKey(k)}, nil
 	}
 	return &row{Receipt: r, key: receiptKey(k), before: markOf(r)}, nil
 }
