@@ -79,7 +79,7 @@ type Agent struct {
 	sweep  *sweeping          // the sweep in progress, which others join
 
 	folder  trouble // of the download folder
-	settles signal  // after each settled attempt
+	settles settles
 	working atomic.Bool
 	started chan struct{} // closed once Work takes up its work, or can't
 	begin   sync.Once
@@ -228,30 +228,5 @@ func sleep(ctx context.Context, d time.Duration) bool {
 		return false
 	case <-timer.C:
 		return true
-	}
-}
-
-// signal tells any number of listeners that something happened since they last looked.
-type signal struct {
-	mu sync.Mutex
-	ch chan struct{}
-}
-
-// next returns a channel that is closed by the next raise.
-func (s *signal) next() <-chan struct{} {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ch == nil {
-		s.ch = make(chan struct{})
-	}
-	return s.ch
-}
-
-func (s *signal) raise() {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.ch != nil {
-		close(s.ch)
-		s.ch = nil
 	}
 }

@@ -7,15 +7,6 @@ import (
 	"recibo/store"
 )
 
-// Statuses of a report (Reporter's API). Anything else counts as not ended.
-const (
-	statusProcessing        = "Processing"
-	statusPendingExtraction = "PendingExtraction"
-	statusFinished          = "Finished"
-	statusPartial           = "Partial"
-	statusError             = "Error"
-)
-
 // action is what follows from a description of a report.
 type action int
 
@@ -33,17 +24,17 @@ const (
 func next(r *store.Receipt, status, completedAt string) action {
 	home := r.Newest() != nil
 	switch status {
-	case statusFinished:
+	case reporter.Finished:
 		if home && !r.Force && reporter.SameCompletion(r.Settled, completedAt) {
 			return settled
 		}
 		return download
-	case statusPartial:
+	case reporter.Partial:
 		if home {
 			return keep // a delivered report never degrades
 		}
 		return record
-	case statusError:
+	case reporter.Failed:
 		if home {
 			return keep
 		}
@@ -56,7 +47,7 @@ func next(r *store.Receipt, status, completedAt string) action {
 // knownStatus tells whether this version knows what the status means.
 func knownStatus(status string) bool {
 	switch status {
-	case statusProcessing, statusPendingExtraction, statusFinished, statusPartial, statusError:
+	case reporter.Processing, reporter.PendingExtraction, reporter.Finished, reporter.Partial, reporter.Failed:
 		return true
 	}
 	return false

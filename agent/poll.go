@@ -103,8 +103,12 @@ func (a *Agent) walk(ctx context.Context, what Sweep) (SweepResult, error) {
 			return res, err
 		}
 		reports, err := a.Reporter.Page(ctx, page, listLimit, reporter.ListQuery{})
-		if err != nil {
+		if err != nil && len(reports) == 0 {
 			return res, err
+		}
+		if err != nil {
+			// Some entries can't be read. They must not hide the others from every sweep to come.
+			a.Log.Warn("a part of the list can't be read", "page", page, "error", err)
 		}
 		if len(reports) > 0 && reports[0].ID == before {
 			return res, fmt.Errorf("reporter answered page %d of its list like page %d: it can't be walked", page, page-1)
@@ -113,7 +117,7 @@ func (a *Agent) walk(ctx context.Context, what Sweep) (SweepResult, error) {
 		if err := a.compare(ctx, reports, startAt, what.DryRun, &res); err != nil {
 			return res, err
 		}
-		if len(reports) < listLimit || createdBefore(reports[len(reports)-1], res.From) {
+		if err == nil && len(reports) < listLimit || createdBefore(reports[len(reports)-1], res.From) {
 			break
 		}
 		before = reports[0].ID
@@ -277,7 +281,7 @@ type hint struct {
 }
 
 // announced tells whether an event is published for a report that ends with this status. There is none for an Error.
-func announced(status string) bool { return status == statusFinished || status == statusPartial }
+func announced(status string) bool { return status == reporter.Finished || status == reporter.Partial }
 
 const (
 	hintFor         = time.Minute

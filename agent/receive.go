@@ -77,7 +77,11 @@ func (a *Agent) receiveInto(ctx context.Context, t *transfer, staged *downloads.
 		if d.ETag == "" || !brokeOff(err) || staged.Size() == before || resumes == maxResumes {
 			return nil, err
 		}
-		if d, err = a.resume(ctx, t, reporter.Resume{Offset: staged.Size(), ETag: d.ETag}); err != nil {
+		d, err = a.resume(ctx, t, reporter.Resume{Offset: staged.Size(), ETag: d.ETag})
+		if reporter.StartOver(err) {
+			d, err = a.resume(ctx, t, reporter.Resume{})
+		}
+		if err != nil {
 			return nil, err
 		}
 		if d.Offset == 0 {

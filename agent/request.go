@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"recibo/rest"
@@ -113,15 +115,18 @@ var ErrUnreachable = errors.New("can't be reached")
 // Wait returns once every receipt has been handled at its generation, calling each with every receipt as it is; with
 // ended, only once each has ended. It gives up with ErrUnreachable when Reporter's gate stays closed.
 func (a *Agent) Wait(ctx context.Context, asked map[store.Key]uint64, ended bool, each func(*store.Receipt) error) error {
-	open := make(map[store.Key]uint64, len(asked))
-	for k, g := range asked {
-		open[k] = g
-	}
+	changes := a.settles.listen()
+	defer changes.close()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
+	open := maps.Clone(asked)
+	look := slices.Collect(maps.Keys(open))
 	for {
-		changed := a.settles.next()
-		for k, generation := range open {
+		for _, k := range look {
+			generation, waited := open[k]
+			if !waited {
+				continue
+			}
 			r, err := a.Ledger.Get(ctx, k)
 			if err != nil {
 				return err
@@ -142,9 +147,10 @@ func (a *Agent) Wait(ctx context.Context, asked map[store.Key]uint64, ended bool
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-changed:
+		case <-changes.raised:
 		case <-tick.C:
 		}
+		look = changes.take()
 	}
 }
 
@@ -182,10 +188,12 @@ func (a *Agent) closedFor(d time.Duration) error {
 
 // WaitIdle returns once nothing is in work, nothing is due, and no pending receipt will be due before the deadline.
 func (a *Agent) WaitIdle(ctx context.Context, deadline time.Time) error {
+	changes := a.settles.listen()
+	defer changes.close()
 	tick := time.NewTicker(time.Second)
 	defer tick.Stop()
 	for {
-		changed := a.settles.next()
+		changes.take()
 		idle, err := a.idle(ctx, deadline)
 		if err != nil || idle {
 			return err
@@ -196,7 +204,7 @@ func (a *Agent) WaitIdle(ctx context.Context, deadline time.Time) error {
 		select {
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-changed:
+		case <-changes.raised:
 		case <-tick.C:
 		}
 	}

@@ -222,7 +222,7 @@ func (a *Agent) finish(t *transfer) {
 	a.mu.Lock()
 	delete(a.active, t.key)
 	a.mu.Unlock()
-	a.settles.raise()
+	a.settles.raise(t.key)
 	a.Wake()
 }
 

@@ -3,10 +3,12 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"log/slog"
 	"os"
 	"os/signal"
@@ -49,7 +51,7 @@ func (a *app) root() *cli.App {
 		HideVersion:            true,
 		EnableBashCompletion:   true,
 		UseShortOptionHandling: false,
-		Flags:                  []cli.Flag{configFlag(), &cli.BoolFlag{Name: "version", Usage: "like the command version"}},
+		Flags:                  []cli.Flag{configFlag(), &cli.BoolFlag{Name: "version", Usage: "like the command version", DisableDefaultText: true}},
 		ExitErrHandler:         func(*cli.Context, error) {},
 		OnUsageError:           usageError,
 		CommandNotFound:        nil,
@@ -83,12 +85,28 @@ func jsonFlag() cli.Flag {
 // command fills in what all commands share.
 func (a *app) command(c cli.Command) *cli.Command {
 	c.Flags = append(c.Flags, configFlag())
+	for _, f := range c.Flags {
+		if b, ok := f.(*cli.BoolFlag); ok {
+			b.DisableDefaultText = true // nobody has to be told that it is off
+		}
+	}
 	c.OnUsageError = usageError
 	c.HideHelpCommand = true
 	return &c
 }
 
-func usageError(_ *cli.Context, err error, _ bool) error { return usage("%v", err) }
+// usageError says in our words what the library found wrong with a flag.
+func usageError(c *cli.Context, err error, _ bool) error {
+	text := strings.TrimSuffix(err.Error(), ": parse error")
+	for theirs, ours := range map[string]string{
+		"flag provided but not defined: -": "there is no flag --",
+		"flag needs an argument: -":        "a value is missing behind --",
+		" for flag -":                      " for flag --",
+	} {
+		text = strings.ReplaceAll(text, theirs, ours)
+	}
+	return usage("%s", text).with(cmp.Or(c.Command.HelpName, "recibo") + " --help lists the flags")
+}
 
 func (a *app) noCommand(c *cli.Context) error {
 	if name := c.Args().First(); name != "" {
@@ -114,7 +132,11 @@ func (a *app) load(c *cli.Context) (*config.Loaded, error) {
 	}
 	loaded, err := config.Load(path, a.env)
 	if err != nil {
-		return nil, &failure{code: exitUsage, err: err, hints: []string{"recibo config schema describes every key"}}
+		f := &failure{code: exitUsage, err: err}
+		if !errors.Is(err, fs.ErrNotExist) {
+			f.hints = []string{"recibo config schema describes every key"}
+		}
+		return nil, f
 	}
 	for _, w := range loaded.Warnings {
 		a.tell("warning: %s", w)

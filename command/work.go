@@ -335,6 +335,10 @@ func (a *app) restore(c *cli.Context) error {
 	}
 	return a.withLock(c, func(path string) error {
 		when, err := store.Restore(c.Context, file, path)
+		var damaged *store.DamagedError
+		if errors.As(err, &damaged) {
+			return &failure{exitDamaged, fmt.Errorf("the backup can't be used: %w", err), []string{"the ledger was left as it is; try another backup"}}
+		}
 		if err == nil {
 			a.tell("restored the ledger of %s; the next poll or run sweeps from then on", when.UTC().Format(time.RFC3339))
 		}

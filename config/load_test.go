@@ -3,8 +3,10 @@ package config
 import (
 	"bytes"
 	"encoding/json"
+	"encoding/pem"
 	"errors"
 	"io/fs"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -98,6 +100,10 @@ log: {level: debug}
 `)
 	dir := filepath.Dir(path)
 	put(t, filepath.Join(dir, "secret"), sesame)
+	server := httptest.NewUnstartedServer(nil)
+	server.StartTLS()
+	server.Close()
+	put(t, filepath.Join(dir, "ca.pem"), string(pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw})))
 	l, err := Load(path, []string{"RECIBO_AGENT_WORKERS=7", "RECIBO_LOG_FORMAT=json", "RECIBO_NOTHING=1"})
 	if err != nil {
 		t.Fatal(err)

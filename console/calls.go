@@ -64,6 +64,8 @@ func coded(err error) error {
 		return err
 	case errors.As(err, &damaged):
 		return Errorf(Damaged, "%v", err)
+	case errors.Is(err, store.ErrExists):
+		return &Error{Failed, err.Error(), "name another file: none is overwritten"}
 	case errors.Is(err, store.ErrNotFound):
 		return Errorf(NotFound, "%v", err)
 	case errors.Is(err, agent.ErrUnreachable):

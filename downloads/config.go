@@ -25,7 +25,7 @@ type Config struct {
 	Mode       string       `yaml:"mode" doc:"octal mode of files, set before publishing; inherit leaves it to the file system"`
 	DirMode    string       `yaml:"dir_mode" doc:"octal mode of folders made by the layout; inherit leaves it to the file system"`
 	Group      string       `yaml:"group" doc:"group of files and folders, by name or number; empty leaves it to the file system"`
-	OnRevision string       `yaml:"on_revision" doc:"a report generated again: keep both files (<id>-r2.<ext>) or replace ours"`
+	OnRevision string       `yaml:"on_revision" doc:"a report generated again: keep both files (<id>-r2.<ext>) or replace ours" enum:"keep,replace"`
 	MaxSize    setting.Size `yaml:"max_size" doc:"largest file taken"`
 	MinFree    setting.Size `yaml:"min_free" doc:"room that always stays free on the disk"`
 	Manifest   bool         `yaml:"manifest" doc:"write <file>.receipt.json beside each file, and one for partial and failed reports"`

@@ -22,7 +22,7 @@ const MinSigningSecret = 32
 type Config struct {
 	Enabled        bool         `yaml:"enabled" doc:"false: no subscription, polling only"`
 	MajorVersion   int          `yaml:"major_version" doc:"major version to process; other majors are skipped and counted"`
-	MissingVersion string       `yaml:"missing_version" doc:"events that carry no readable version: quarantine or accept"`
+	MissingVersion string       `yaml:"missing_version" doc:"events that carry no readable version: quarantine or accept" enum:"quarantine,accept"`
 	Tenant         string       `yaml:"tenant" doc:"when set, events of another ce-tenantid are quarantined; events without one pass"`
 	NATS           *NATSConfig  `yaml:"nats" doc:"NATS JetStream; on by default when no other transport is named"`
 	SigningKeys    []SigningKey `yaml:"signing_keys" doc:"keys of producer signatures (ce-sig); when set, unsigned events are quarantined"`

@@ -27,6 +27,19 @@ type Config struct {
 // DefaultConfig returns a Reporter on this machine, on the port of its documentation.
 func DefaultConfig() Config { return Config{Enabled: true, URL: "http://127.0.0.1:4005"} }
 
+// Validate says which value can't work.
+func (c Config) Validate() error {
+	if !c.Enabled {
+		return nil
+	}
+	client, err := New(rest.DefaultConfig(), c, rest.Options{})
+	if err != nil {
+		return err
+	}
+	client.Close()
+	return nil
+}
+
 // Client calls one Reporter. Report, Page and Download each use up one Acquire of their class, whatever they return.
 type Client struct{ *rest.Client }
 

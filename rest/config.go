@@ -25,6 +25,16 @@ func DefaultConfig() Config {
 	return Config{IdleTimeout: time.Minute, HeaderTimeout: 5 * time.Minute}
 }
 
+// Validate says which value can't work.
+func (c Config) Validate() error {
+	client, err := New(c, Service{URL: "http://127.0.0.1"}, Options{})
+	if err != nil {
+		return err
+	}
+	client.Close()
+	return nil
+}
+
 // ClientCredentials asks Access Manager for tokens.
 type ClientCredentials struct {
 	URL          string         `yaml:"url" doc:"Access Manager's address, with or without the path of its token endpoint"`

@@ -65,7 +65,7 @@ func (s *Store) Admit(ctx context.Context, batch []Admission) ([]Outcome, error)
 	}
 	outcomes := make([]Outcome, len(batch))
 	err := s.submit(ctx, len(batch), func(t *txn) error {
-		in := intake{t, make(map[Key]*row, len(batch))}
+		in := newIntake(t, len(batch))
 		for i := range batch {
 			outcomes[i] = in.take(&batch[i])
 		}
@@ -81,7 +81,12 @@ func (s *Store) Admit(ctx context.Context, batch []Admission) ([]Outcome, error)
 // intake is a batch on its way through a transaction. It reads and writes each receipt once.
 type intake struct {
 	*txn
-	rows map[Key]*row
+	rows  map[Key]*row
+	order []*row // as the batch has them: ids that grow with time are then written side by side
+}
+
+func newIntake(t *txn, n int) *intake {
+	return &intake{txn: t, rows: make(map[Key]*row, n), order: make([]*row, 0, n)}
 }
 
 func (in *intake) take(a *Admission) Outcome {
@@ -130,6 +135,7 @@ func (in *intake) known(key []byte) *EventRecord {
 	}
 	record, err := decodeEvent(data)
 	if err != nil {
+		in.del(eventBucket, key)
 		in.counters.Events--
 		return nil
 	}
@@ -143,6 +149,7 @@ func (in *intake) row(k Key) (*row, error) {
 	w, err := in.load(k)
 	if err == nil {
 		in.rows[k] = w
+		in.order = append(in.order, w)
 	}
 	return w, err
 }
@@ -206,7 +213,7 @@ func (in *intake) conflict(a *Admission, known *EventRecord) {
 
 // finish writes the receipts that were touched.
 func (in *intake) finish() {
-	for _, w := range in.rows {
+	for _, w := range in.order {
 		if err := in.stage(w); err != nil {
 			in.fail(err) // not to be had: what was read from a row can be written to it again
 			return

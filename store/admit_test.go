@@ -168,7 +168,7 @@ func TestOneBadEventNeverHoldsUpItsBatch(t *testing.T) {
 	l.admit([]Admission{event(strings.Repeat("x", maxID), "r1"), event("e1", "r1")}, Admitted, Admitted)
 	l.raw(func(t *txn) { // mend, for the check at the end
 		r := &Receipt{Kind: Report, ID: "rot", State: Pending, Due: l.clock.now(), Updated: l.clock.now()}
-		data, _ := encodeJSON(r)
+		data, _ := encodeReceipt(r)
 		t.put(receiptBucket, receiptKey(r.Key()), data)
 	})
 }

@@ -53,7 +53,7 @@ func TestAChangeThatIsRefusedWritesNothing(t *testing.T) {
 		"another id":        func(r *Receipt) { r.ID = "x" },
 		"metadata, no JSON": func(r *Receipt) { r.Metadata = json.RawMessage("{") },
 		"a year of 5 digits": func(r *Receipt) {
-			r.Admitted = time.Date(12026, 1, 1, 0, 0, 0, 0, time.UTC)
+			r.Intent = &Intent{At: time.Date(12026, 1, 1, 0, 0, 0, 0, time.UTC)}
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -112,7 +112,7 @@ func TestAReceiptThatCanNotBeReadDoesNotStopTheOthers(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
 	l.set(func(r *Receipt) { r.Intent = &Intent{} }, report("a"), report("b"), report("c"))
-	good, err := encodeJSON(l.receipt(report("b")))
+	good, err := encodeReceipt(l.receipt(report("b")))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,13 +20,62 @@ func encodeJSON(v any) ([]byte, error) {
 	return bytes.TrimSuffix(buf.Bytes(), []byte("\n")), nil
 }
 
+// receiptRow is how a receipt is written: its fields, with the times that every receipt has as plain numbers. Those are
+// most of what there is to encode, and the order of the indexes is made of the same numbers.
+type receiptRow struct {
+	*Receipt
+	Due      stamp      `json:"due,omitempty"`
+	Admitted stamp      `json:"admitted,omitempty"`
+	Created  stamp      `json:"created"`
+	Updated  stamp      `json:"updated"`
+	Timeline []stampRow `json:"timeline,omitempty"`
+}
+
+type stampRow struct {
+	At   stamp  `json:"at"`
+	What string `json:"what"`
+}
+
+// stamp is a time in nanoseconds since 1970, 0 for the zero time.
+type stamp uint64
+
+func stampOf(t time.Time) stamp {
+	if t.IsZero() {
+		return 0
+	}
+	return stamp(nanos(t))
+}
+
+func (s stamp) time() time.Time {
+	if s == 0 {
+		return time.Time{}
+	}
+	return timeOf(uint64(s))
+}
+
+func encodeReceipt(r *Receipt) ([]byte, error) {
+	row := receiptRow{
+		Receipt: r, Due: stampOf(r.Due), Admitted: stampOf(r.Admitted), Created: stampOf(r.Created), Updated: stampOf(r.Updated),
+		Timeline: make([]stampRow, len(r.Timeline)),
+	}
+	for i, e := range r.Timeline {
+		row.Timeline[i] = stampRow{stampOf(e.At), e.What}
+	}
+	return encodeJSON(row)
+}
+
 func decodeReceipt(data []byte) (*Receipt, error) {
-	r := new(Receipt)
-	if err := json.Unmarshal(data, r); err != nil {
+	row := receiptRow{Receipt: new(Receipt)}
+	if err := json.Unmarshal(data, &row); err != nil {
 		return nil, err
 	}
+	r := row.Receipt
 	if kindByte(r.Kind) == 0 || stateByte(r.State) == 0 || r.ID == "" {
 		return nil, errors.New("not a receipt")
+	}
+	r.Due, r.Admitted, r.Created, r.Updated = row.Due.time(), row.Admitted.time(), row.Created.time(), row.Updated.time()
+	for _, e := range row.Timeline {
+		r.Timeline = append(r.Timeline, Entry{e.At.time(), e.What})
 	}
 	return r, nil
 }

@@ -33,6 +33,7 @@ func TestDueOrder(t *testing.T) {
 		"urgent":      {Due: now.Add(-time.Hour), Urgent: true},
 		"urgent-soon": {Due: now.Add(30 * time.Second), Urgent: true},
 		"none":        {},
+		"prehistoric": {Due: time.Date(1960, 1, 1, 0, 0, 0, 0, time.UTC)},
 	} {
 		l.set(func(to *Receipt) { to.Due, to.Urgent = r.Due, r.Urgent }, report(id))
 	}
@@ -44,13 +45,13 @@ func TestDueOrder(t *testing.T) {
 		want  string
 		next  time.Time
 	}{
-		"urgent first, then oldest": {now, 10, nil, "[urgent older old now]", now.Add(30 * time.Second)},
-		"limit":                     {now, 2, nil, "[urgent older]", now.Add(30 * time.Second)},
-		"skip":                      {now, 2, skip, "[urgent old]", now.Add(30 * time.Second)},
+		"urgent first, then oldest": {now, 10, nil, "[urgent prehistoric older old now]", now.Add(30 * time.Second)},
+		"limit":                     {now, 2, nil, "[urgent prehistoric]", now.Add(30 * time.Second)},
+		"skip":                      {now, 2, skip, "[urgent prehistoric]", now.Add(30 * time.Second)},
 		"no room":                   {now, 0, nil, "[]", now.Add(30 * time.Second)},
-		"a little later":            {now.Add(45 * time.Second), 10, nil, "[urgent urgent-soon older old now]", now.Add(time.Minute)},
-		"all of them":               {now.Add(time.Hour), 10, nil, "[urgent urgent-soon older old now soon]", time.Time{}},
-		"earlier":                   {now.Add(-4 * time.Hour), 10, nil, "[]", now.Add(-3 * time.Hour)},
+		"a little later":            {now.Add(45 * time.Second), 10, nil, "[urgent urgent-soon prehistoric older old now]", now.Add(time.Minute)},
+		"all of them":               {now.Add(time.Hour), 10, nil, "[urgent urgent-soon prehistoric older old now soon]", time.Time{}},
+		"earlier":                   {now.Add(-4 * time.Hour), 10, nil, "[prehistoric]", now.Add(-3 * time.Hour)},
 	} {
 		got, next := l.due(test.now, test.limit, test.skip)
 		if fmt.Sprint(got) != test.want || !next.Equal(test.next) {
@@ -136,7 +137,7 @@ func TestDamageStrandsNoOtherReceipt(t *testing.T) {
 	l.set(func(r *Receipt) { r.Due = l.clock.now() }, report("a"), report("b"))
 	l.clock.add(right.Sub(l.clock.now()))
 	l.set(func(r *Receipt) { r.Due = right }, report("c"))
-	good, err := encodeJSON(l.receipt(report("b")))
+	good, err := encodeReceipt(l.receipt(report("b")))
 	if err != nil {
 		t.Fatal(err)
 	}

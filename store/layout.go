@@ -155,15 +155,16 @@ func releasedKey(id uint64) []byte {
 	return binary.BigEndian.AppendUint64([]byte{'q'}, id)
 }
 
-// nanos orders times; those before 1970 or after 2262 count as the nearest that can be told.
+// nanos orders times; those that can't be told, up to 1970 and after 2262, count as the nearest that can. It is never 0,
+// which stands for the zero time.
 func nanos(t time.Time) uint64 {
 	switch s := t.Unix(); {
 	case s < 0:
-		return 0
+		return 1
 	case s >= math.MaxInt64/int64(time.Second):
 		return math.MaxInt64
 	}
-	return uint64(t.UnixNano())
+	return uint64(max(t.UnixNano(), 1))
 }
 
 func timeOf(n uint64) time.Time { return time.Unix(0, int64(min(n, math.MaxInt64))).UTC() }

@@ -106,12 +106,10 @@ func (s *Store) Release(ctx context.Context, id uint64, a Admission) (Outcome, e
 		if err != nil {
 			return err
 		}
-		in := intake{t, make(map[Key]*row, 1)}
-		w, err := in.row(a.Receipt)
-		if err != nil {
+		in := newIntake(t, 1)
+		if outcome, err = in.release(id, &a); err != nil {
 			return err
 		}
-		outcome = in.release(id, &a, w)
 		in.finish()
 		q.ReleasedAt = t.now
 		return t.closeEntry(q)
@@ -119,17 +117,20 @@ func (s *Store) Release(ctx context.Context, id uint64, a Admission) (Outcome, e
 	return outcome, err
 }
 
-func (in *intake) release(id uint64, a *Admission, w *row) Outcome {
+func (in *intake) release(id uint64, a *Admission) (Outcome, error) {
 	key := eventKey(a.Feed, a.EventID)
-	switch known := in.known(key); {
-	case known != nil && known.Name == a.EventName && known.Receipt == a.Receipt:
-		delete(in.rows, a.Receipt)
-		return Repeated
-	case known != nil:
+	if known := in.known(key); known != nil {
+		if known.Name == a.EventName && known.Receipt == a.Receipt {
+			return Repeated, nil
+		}
 		key = releasedKey(id)
 	}
+	w, err := in.row(a.Receipt)
+	if err != nil {
+		return 0, err
+	}
 	in.admit(a, key, w)
-	return Admitted
+	return Admitted, nil
 }
 
 // Drop closes an entry without admitting it and keeps the reason. It fails with ErrNotFound or ErrNotOpen.

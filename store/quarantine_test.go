@@ -164,7 +164,7 @@ func TestReleaseThatFailsChangesNothing(t *testing.T) {
 	if s := l.stats(); s.Quarantined != 1 || s.Events != 1 {
 		t.Errorf("stats %+v", s)
 	}
-	data, _ := encodeJSON(healthy)
+	data, _ := encodeReceipt(healthy)
 	l.raw(func(t *txn) { t.put(receiptBucket, receiptKey(report("r-b")), data) })
 }
 

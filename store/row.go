@@ -60,7 +60,7 @@ func (t *txn) stage(w *row) error {
 		return fmt.Errorf("%s: %w state %q", w.Key(), ErrInvalid, w.State)
 	}
 	var err error
-	if w.data, err = encodeJSON(w.Receipt); err != nil {
+	if w.data, err = encodeReceipt(w.Receipt); err != nil {
 		return fmt.Errorf("%s: %w receipt: %w", w.Key(), ErrInvalid, err)
 	}
 	return nil
