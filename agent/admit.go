@@ -7,9 +7,6 @@ import (
 	"recibo/store"
 )
 
-// FeedReports is the feed of report events: repetitions are dropped by the event id within its feed.
-const FeedReports = "reports"
-
 // Admit makes a batch of deliveries durable and says what became of each: it is the hub.AdmitFunc of every transport.
 // When it returns without an error the ledger holds the batch on disk, and it may be acknowledged.
 func (a *Agent) Admit(ctx context.Context, batch []hub.Delivery) ([]hub.Outcome, error) {
@@ -65,7 +62,7 @@ func (a *Agent) Admit(ctx context.Context, batch []hub.Delivery) ([]hub.Outcome,
 func admission(d hub.Delivery) store.Admission {
 	e := d.Event
 	adm := store.Admission{
-		Feed:      FeedReports,
+		Feed:      store.Reports,
 		EventID:   e.ID,
 		EventName: e.Name,
 		Receipt:   store.Key{Kind: store.Report, ID: e.ReportID},
@@ -78,7 +75,7 @@ func admission(d hub.Delivery) store.Admission {
 	adm.Headers, adm.Data = e.Headers, d.Raw
 	if d.Verdict == hub.Quarantine {
 		adm.Quarantine = &store.Quarantined{
-			Feed: FeedReports, Transport: d.Transport, Origin: d.Origin, Reason: d.Reason,
+			Feed: store.Reports, Transport: d.Transport, Origin: d.Origin, Reason: d.Reason,
 			EventID: e.ID, EventName: e.Name, Receipt: adm.Receipt, Headers: e.Headers, Data: d.Raw,
 		}
 	}

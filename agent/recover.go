@@ -23,15 +23,15 @@ func (a *Agent) recoverIntents(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
+		if len(open) == 0 {
+			break
+		}
 		for _, r := range open {
 			after = r.Key()
 			if err := a.settleIntent(ctx, r); err != nil {
 				a.Log.Warn("an open publication could not be settled", "report", r.ID, "error", err)
 				claimed[r.Intent.Staged] = true
 			}
-		}
-		if len(open) < askPage {
-			break
 		}
 	}
 	removed, err := a.Folder.Sweep(func(name string) bool { return claimed[name] })

@@ -36,7 +36,6 @@ func (a *Agent) Watch(ctx context.Context, keys []store.Key) (map[store.Key]uint
 		if fresh {
 			r.FoundBy, r.State = "watch", store.Expected
 		}
-		r.Watched = true
 		a.makeDue(r, false, "watched")
 		return true
 	})
@@ -60,7 +59,7 @@ func (a *Agent) Release(ctx context.Context, q *store.Quarantined, report string
 		id = fmt.Sprintf("quarantine-%d", q.ID)
 	}
 	outcome, err := a.Ledger.Release(ctx, q.ID, store.Admission{
-		Feed: FeedReports, EventID: id, EventName: q.EventName, Receipt: store.Key{Kind: store.Report, ID: report},
+		Feed: store.Reports, EventID: id, EventName: q.EventName, Receipt: store.Key{Kind: store.Report, ID: report},
 		Transport: q.Transport, Origin: q.Origin, Tenant: q.Headers["tenantid"], Source: q.Headers["source"],
 	})
 	a.Wake()
@@ -218,20 +217,13 @@ func (a *Agent) idle(ctx context.Context, deadline time.Time) (bool, error) {
 	if err != nil || len(due) > 0 {
 		return false, err
 	}
-	after := ""
-	for {
-		rows, next, err := a.Ledger.List(ctx, store.Query{States: []store.State{store.Pending}, Limit: askPage, After: after})
+	for r, err := range a.Ledger.All(ctx, store.Query{States: []store.State{store.Pending}}) {
 		if err != nil {
 			return false, err
 		}
-		for _, r := range rows {
-			if !r.Due.IsZero() && r.Due.Before(deadline) {
-				return false, nil
-			}
+		if !r.Due.IsZero() && r.Due.Before(deadline) {
+			return false, nil
 		}
-		if next == "" {
-			return a.Active() == 0, nil
-		}
-		after = next
 	}
+	return a.Active() == 0, nil
 }

@@ -226,7 +226,7 @@ func (a *Agent) settledSame(t *transfer, r *store.Receipt) {
 // delivered clears what an undelivered receipt carries.
 func delivered(r *store.Receipt) {
 	r.State, r.Reason, r.FailedSources, r.SourcesKnown = store.Delivered, "", nil, false
-	r.Attempts, r.Asked, r.Stale, r.Force, r.Watched = 0, 0, false, false, false
+	r.Attempts, r.Asked, r.Stale, r.Force = 0, 0, false, false
 }
 
 func (a *Agent) recordPartial(t *transfer, r *store.Receipt) {
@@ -249,7 +249,7 @@ func (a *Agent) recordFailure(t *transfer, r *store.Receipt) {
 	same := r.State == store.Failed
 	t.describedOn(r)
 	r.State, r.Reason, r.Attempts, r.Asked, r.Stale = store.Failed, t.report.Failure().Reason, 0, 0, false
-	r.FailedSources, r.SourcesKnown, r.Force, r.Watched = nil, false, false, false
+	r.FailedSources, r.SourcesKnown, r.Force = nil, false, false
 	if !same {
 		r.Note(a.Now(), "failed: "+r.Reason)
 		a.Log.Warn("report failed", "report", r.ID, "reason", r.Reason)

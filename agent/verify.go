@@ -8,7 +8,6 @@ import (
 	"slices"
 	"strings"
 
-	"recibo/downloads"
 	"recibo/store"
 )
 
@@ -27,40 +26,24 @@ func (a *Agent) Verify(ctx context.Context, each func(Verification) error, progr
 	if progress == nil {
 		progress = func(int64) {}
 	}
-	for after := ""; ; {
-		rows, next, err := a.Ledger.List(ctx, store.Query{States: []store.State{store.Delivered}, Limit: askPage, After: after})
+	for r, err := range a.Ledger.All(ctx, store.Query{States: []store.State{store.Delivered}}) {
 		if err != nil {
 			return err
 		}
-		for _, r := range rows {
-			for _, f := range r.Files {
-				if f.Replaced {
-					continue
-				}
-				verdict, err := a.Folder.Verify(ctx, f.Name, f.Size, f.SHA256, progress)
-				if err != nil {
-					return err
-				}
-				if err := each(Verification{r.ID, f.Name, f.Revision, f.Size, verdictName(verdict)}); err != nil {
-					return err
-				}
+		for _, f := range r.Files {
+			if f.Replaced {
+				continue
+			}
+			verdict, err := a.Folder.Verify(ctx, f.Name, f.Size, f.SHA256, progress)
+			if err != nil {
+				return err
+			}
+			if err := each(Verification{r.ID, f.Name, f.Revision, f.Size, verdict.String()}); err != nil {
+				return err
 			}
 		}
-		if next == "" {
-			return nil
-		}
-		after = next
 	}
-}
-
-func verdictName(v downloads.Verdict) string {
-	switch v {
-	case downloads.Sound:
-		return "sound"
-	case downloads.Damaged:
-		return "damaged"
-	}
-	return "collected"
+	return nil
 }
 
 // Unrecorded returns the ids of files in the folder that look like reports and are not on record as home.

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/urfave/cli/v2"
 
 	"recibo/config"
@@ -156,14 +157,14 @@ func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []chec
 	for _, state := range store.States {
 		receipts += s.Ledger.Count(state)
 	}
-	r.Detail = fmt.Sprintf("%s, %s, %d receipts", c.Store.Path, humanize.IBytes(uint64(s.Ledger.FileSize)), receipts)
+	r.Detail = fmt.Sprintf("%s, %s, %s", c.Store.Path, humanize.IBytes(uint64(s.Ledger.FileSize)), english.Plural(int(receipts), "receipt", ""))
 	results = append(results, r)
 	if n := s.Ledger.Count(store.Parked); n > 0 {
-		results = append(results, checked{What: "parked", Verdict: warning, Detail: fmt.Sprintf("%d reports wait for a person", n),
+		results = append(results, checked{What: "parked", Verdict: warning, Detail: english.PluralWord(int(n), "a report waits", fmt.Sprintf("%d reports wait", n)) + " for a person",
 			Remedy: "recibo list --state parked; then recibo retry"})
 	}
 	if n := s.Ledger.Quarantined; n > 0 {
-		results = append(results, checked{What: "quarantine", Verdict: warning, Detail: fmt.Sprintf("%d events could not be processed", n),
+		results = append(results, checked{What: "quarantine", Verdict: warning, Detail: english.Plural(int(n), "event", "") + " could not be processed",
 			Remedy: "recibo quarantine list"})
 	}
 	if s.Agent.Silent {
@@ -189,7 +190,7 @@ func (a *app) checkFolder(ctx context.Context, c *config.Config, instance string
 		if errors.As(err, &problem) {
 			r.Remedy = problem.Remedy
 		} else if errors.As(err, &foreign) {
-			r.code = exitOwned
+			r.code, r.Remedy = exitOwned, takeOverHint
 		}
 		return r
 	}
@@ -243,12 +244,12 @@ func (a *app) checkNATS(ctx context.Context, c *config.Config, instance string) 
 		}
 	}
 	var foreign *hub.ForeignOwnerError
-	if errors.As(err, &foreign) {
-		r.code = exitOwned
-	}
 	if err != nil {
 		r.Verdict, r.Detail = bad, err.Error()
 		r.Remedy = "is hub.nats.url right, is the stream there, and may this user read it?"
+	}
+	if errors.As(err, &foreign) {
+		r.code, r.Remedy = exitOwned, takeOverHint
 	}
 	return r
 }

@@ -276,21 +276,15 @@ func (d *demonstration) judge(ctx context.Context, o *owner, sb *sandbox.Sandbox
 		Failed: uint64(stats.Count(store.Failed)), Bytes: taken.Bytes, Dir: d.dir,
 	}
 	r.Complaints = sb.Judge(c.Downloads.Dir, d.scenario, nil)
-	for after := ""; ; {
-		rows, next, err := o.ledger.List(ctx, store.Query{Limit: 256, After: after})
+	for row, err := range o.ledger.All(ctx, store.Query{}) {
 		if err != nil {
 			return err
 		}
-		for _, row := range rows {
-			if row.FoundBy == "poll" {
-				r.ByPoll++
-			}
-			if len(d.receipts) < demoRows {
-				d.receipts = append(d.receipts, row)
-			}
+		if row.FoundBy == "poll" {
+			r.ByPoll++
 		}
-		if after = next; after == "" {
-			break
+		if len(d.receipts) < demoRows {
+			d.receipts = append(d.receipts, row)
 		}
 	}
 	expect := func(what string, got, want int) {

@@ -65,6 +65,8 @@ func (a *app) report(err error) int {
 	return f.code
 }
 
+const takeOverHint = "if the other agent is gone for good, insist with: recibo run --take-over"
+
 // classify is the one place that gives errors their exit codes and hints.
 func classify(err error) *failure {
 	var (
@@ -86,7 +88,7 @@ func classify(err error) *failure {
 	case errors.As(err, &owned):
 		return &failure{exitOwned, err, []string{"one agent per ledger: stop that process, or wait until it answers"}}
 	case errors.As(err, &foreign), errors.As(err, &durable):
-		return &failure{exitOwned, err, []string{"if the other agent is gone for good, insist with: recibo run --take-over"}}
+		return &failure{exitOwned, err, []string{takeOverHint}}
 	case errors.As(err, &damaged):
 		return &failure{exitDamaged, err, []string{
 			"the file was left alone; put a backup in place with: recibo restore FILE",

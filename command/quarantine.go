@@ -110,7 +110,7 @@ func (a *app) quarantineDrop(c *cli.Context) error {
 func (a *app) entry(c *cli.Context, call string, req console.EntryRequest, result any) error {
 	n, err := strconv.ParseUint(c.Args().First(), 10, 64)
 	if err != nil || c.NArg() != 1 {
-		return usage("%s takes the number of one event", c.Command.FullName()).with("recibo quarantine list shows the numbers")
+		return usage("quarantine %s takes the number of one event", c.Command.Name).with("recibo quarantine list shows the numbers")
 	}
 	req.ID = n
 	loaded, err := a.load(c)

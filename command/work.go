@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/dustin/go-humanize"
+	"github.com/dustin/go-humanize/english"
 	"github.com/urfave/cli/v2"
 
 	"recibo/config"
@@ -119,7 +120,8 @@ func (a *app) pollEnd(c *cli.Context, res console.PollResult) error {
 		}
 	}
 	if res.StillDue > 0 {
-		a.tell("recibo: %d reports are still due; the next poll or a running agent goes on with them", res.StillDue)
+		a.tell("recibo: %s still due; the next poll or a running agent goes on",
+			english.Plural(res.StillDue, "report is", "reports are"))
 	}
 	for state, n := range res.States {
 		if n > 0 && wrong(state, c.Bool("strict")) {

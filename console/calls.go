@@ -93,32 +93,23 @@ func (b *Backend) status(ctx context.Context, _ json.RawMessage, _ Stream) (any,
 	return res, nil
 }
 
-// page is how many rows one look at the ledger takes; between pages no transaction is open.
+// page is how many entries one look at the quarantine takes; between pages no transaction is open.
 const page = 256
 
 func (b *Backend) list(ctx context.Context, req ListRequest, out Stream) (any, error) {
 	sent := 0
-	for after := ""; ; {
-		limit := page
-		if req.Limit > 0 {
-			limit = min(limit, req.Limit-sent)
+	for r, err := range b.Ledger.All(ctx, store.Query{States: req.States, Kind: req.Kind, Since: req.Since, Meta: req.Meta}) {
+		if err == nil {
+			err = out.Item(r)
 		}
-		rows, next, err := b.Ledger.List(ctx, store.Query{
-			States: req.States, Kind: req.Kind, Since: req.Since, Meta: req.Meta, Limit: limit, After: after,
-		})
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range rows {
-			if err := out.Item(r); err != nil {
-				return nil, err
-			}
+		if sent++; sent == req.Limit {
+			break
 		}
-		if sent += len(rows); next == "" || req.Limit > 0 && sent >= req.Limit {
-			return nil, nil
-		}
-		after = next
 	}
+	return nil, nil
 }
 
 func (b *Backend) show(ctx context.Context, req IDs, _ Stream) (any, error) {
@@ -132,7 +123,7 @@ func (b *Backend) show(ctx context.Context, req IDs, _ Stream) (any, error) {
 	}
 	res := ShowResult{Receipt: r}
 	for _, id := range r.Events {
-		e, err := b.Ledger.Event(ctx, agent.FeedReports, id)
+		e, err := b.Ledger.Event(ctx, store.Reports, id)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // older than the retention
 		}
@@ -210,20 +201,17 @@ func (b *Backend) backup(ctx context.Context, file string, _ Stream) (any, error
 func (b *Backend) quarantine(ctx context.Context, req EntryRequest, out Stream) (any, error) {
 	for after := uint64(0); ; {
 		entries, err := b.Ledger.Quarantine(ctx, after, page)
-		if err != nil {
+		if err != nil || len(entries) == 0 {
 			return nil, err
 		}
 		for _, q := range entries {
 			after = q.ID
-			if closed := !q.DroppedAt.IsZero() || !q.ReleasedAt.IsZero(); closed && !req.Dropped {
+			if !q.Open() && !req.Dropped {
 				continue
 			}
 			if err := out.Item(q); err != nil {
 				return nil, err
 			}
-		}
-		if len(entries) < page {
-			return nil, nil
 		}
 	}
 }

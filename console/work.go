@@ -109,18 +109,11 @@ func (b *Backend) retry(ctx context.Context, req IDs, out Stream) (any, error) {
 	}
 	// The rows of a state move as they are retried: all of them are read before the first is changed.
 	var keys []store.Key
-	for after := ""; ; {
-		rows, next, err := b.Ledger.List(ctx, store.Query{States: req.States, Limit: page, After: after})
+	for r, err := range b.Ledger.All(ctx, store.Query{States: req.States}) {
 		if err != nil {
 			return nil, err
 		}
-		for _, r := range rows {
-			keys = append(keys, r.Key())
-		}
-		if next == "" {
-			break
-		}
-		after = next
+		keys = append(keys, r.Key())
 	}
 	if _, err := b.Agent.Retry(ctx, keys); err != nil {
 		return nil, err
@@ -198,21 +191,14 @@ func unreachable(err error) error {
 // sumUp sends what changed since began, and counts it by state.
 func (b *Backend) sumUp(ctx context.Context, began time.Time, out Stream, res *PollResult) error {
 	res.States = map[store.State]int{}
-	for after := ""; ; {
-		rows, next, err := b.Ledger.List(ctx, store.Query{Since: began, Limit: page, After: after})
+	for r, err := range b.Ledger.All(ctx, store.Query{Since: began}) {
 		if err != nil {
 			return err
 		}
-		for _, r := range rows {
-			res.States[r.State]++
-			if err := out.Item(r); err != nil {
-				return err
-			}
+		res.States[r.State]++
+		if err := out.Item(r); err != nil {
+			return err
 		}
-		if next == "" {
-			break
-		}
-		after = next
 	}
 	stats, err := b.Ledger.Stats(ctx)
 	res.StillDue = int(stats.Count(store.Pending))

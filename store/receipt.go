@@ -48,10 +48,9 @@ type Receipt struct {
 	Due        time.Time `json:"due,omitzero"`     // when to work on it; zero: nothing to do
 	Urgent     bool      `json:"urgent,omitempty"` // asked for by a person: ahead of others
 	Force      bool      `json:"force,omitempty"`  // download even if the completion is on record
-	Watched    bool      `json:"watched,omitempty"`
-	Stale      bool      `json:"stale,omitempty"` // in progress for longer than agent.stale_after
-	Attempts   int       `json:"attempts"`        // answers about this very report that failed, since the last success
-	Asked      int       `json:"asked,omitempty"` // descriptions that found it not ended, since the last change
+	Stale      bool      `json:"stale,omitempty"`  // in progress for longer than agent.stale_after
+	Attempts   int       `json:"attempts"`         // answers about this very report that failed, since the last success
+	Asked      int       `json:"asked,omitempty"`  // descriptions that found it not ended, since the last change
 
 	FoundBy     string    `json:"found_by"`              // event, poll, watch, fetch: what first made it known
 	EventName   string    `json:"event_name,omitempty"`  // the newest event's name
