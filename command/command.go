@@ -19,6 +19,7 @@ import (
 	"github.com/urfave/cli/v2"
 
 	"recibo/config"
+	"recibo/setting"
 )
 
 // app is one invocation: where it reads and writes, and what it was given.
@@ -138,10 +139,23 @@ func (a *app) load(c *cli.Context) (*config.Loaded, error) {
 		}
 		return nil, f
 	}
+	if err := fits(&loaded.Config); err != nil {
+		return nil, err
+	}
 	for _, w := range loaded.Warnings {
 		a.tell("warning: %s", w)
 	}
 	return loaded, nil
+}
+
+// fits checks what sections ask of each other.
+func fits(c *config.Config) error {
+	keep, longest := c.Store.Retention, max(c.Agent.PollLookBack, c.Agent.StaleAfter)
+	if keep > 0 && keep <= longest {
+		return usage("store.retention: %s must be longer than agent.poll_look_back and agent.stale_after, or a report would come home twice",
+			setting.FormatDuration(keep))
+	}
+	return nil
 }
 
 // tell writes one line for people to standard error.

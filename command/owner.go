@@ -75,7 +75,7 @@ func own(c *config.Config, w wish) (_ *owner, err error) {
 		opts.Reporter = o.reporter
 	}
 	if w.intake {
-		if opts.Subscriptions, err = subscriptions(c.Hub, o.ledger.InstanceID(), w); err != nil {
+		if opts.Subscriptions, err = subscriptions(c, o.ledger.InstanceID(), w); err != nil {
 			return nil, err
 		}
 	}
@@ -110,15 +110,17 @@ func (o *owner) openFolder(c *config.Config, w wish) error {
 	return err
 }
 
-func subscriptions(c hub.Config, instance string, w wish) ([]hub.Subscription, error) {
-	if !c.Enabled || c.NATS == nil {
+func subscriptions(c *config.Config, instance string, w wish) ([]hub.Subscription, error) {
+	if !c.Hub.Enabled || c.Hub.NATS == nil {
 		return nil, nil
 	}
-	normaliser, err := hub.NewNormaliser(c)
+	normaliser, err := hub.NewNormaliser(c.Hub)
 	if err != nil {
 		return nil, &failure{code: exitUsage, err: err}
 	}
-	nats, err := hub.NewNATS(*c.NATS, normaliser, hub.NATSOptions{Log: w.log, Owner: instance, TakeOver: w.takeOver})
+	nats, err := hub.NewNATS(*c.Hub.NATS, normaliser, hub.NATSOptions{
+		Log: w.log, Owner: instance, TakeOver: w.takeOver, Retention: c.Store.Retention,
+	})
 	if err != nil {
 		return nil, &failure{code: exitUsage, err: err}
 	}

@@ -46,6 +46,9 @@ func (a *app) showStatus(s *console.StatusResult) {
 	}
 	a.print("quarantined    %s", humanize.Comma(int64(s.Ledger.Quarantined)))
 	a.print("ledger         %s, instance %s", humanize.IBytes(uint64(s.Ledger.FileSize)), s.Instance)
+	if s.LedgerTrouble != "" {
+		a.print("               can't be written: %s", oneLine(s.LedgerTrouble))
+	}
 	if last := s.Agent.LastSweep; last != nil {
 		a.print("last sweep     %s: %d listed, %d found, %d never announced", ago(last.End), last.Listed, last.Found, last.Unannounced)
 	} else {

@@ -84,6 +84,9 @@ func (b *Backend) status(ctx context.Context, _ json.RawMessage, _ Stream) (any,
 		return nil, coded(err)
 	}
 	res := StatusResult{PID: os.Getpid(), Version: b.Version, Instance: b.Ledger.InstanceID(), Agent: a, Ledger: ledger}
+	if err := b.Ledger.Healthy(); err != nil {
+		res.LedgerTrouble = err.Error()
+	}
 	if b.Agent.Reporter != nil {
 		res.Gates = b.Agent.Reporter.Gates()
 	}

@@ -117,6 +117,7 @@ type StatusResult struct {
 	Instance      string            `json:"instance"`
 	Agent         agent.Status      `json:"agent"`
 	Ledger        store.Stats       `json:"ledger"`
+	LedgerTrouble string            `json:"ledger_trouble,omitempty"` // why nothing can be written now
 	Gates         []rest.GateStatus `json:"gates"`
 	Subscriptions []hub.Health      `json:"subscriptions"`
 }

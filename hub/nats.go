@@ -19,6 +19,8 @@ type NATSOptions struct {
 	Owner    string       // instance id of the ledger, kept in the consumer's metadata; empty: ownership is not looked at
 	TakeOver bool         // take a consumer that another ledger owns, once
 	Name     string       // of the connection, as the server lists it; default recibo
+
+	Retention time.Duration // how long the ledger remembers ids; a stream that keeps events for longer is told about; 0: for ever
 }
 
 // NATS is a subscription through a durable pull consumer of JetStream. A message is acknowledged only once it was admitted

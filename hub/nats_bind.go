@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go/jetstream"
+
+	"recibo/setting"
 )
 
 // OwnerKey is the key of a consumer's metadata under which the owning ledger's instance id is kept.
@@ -92,7 +94,23 @@ func (n *NATS) bindConsumer(ctx context.Context, js jetstream.JetStream) (*natsB
 	} else {
 		plan.notes = append(plan.notes, plan.changes...)
 	}
-	return n.newBinding(consumer, plan.notes), nil
+	return n.newBinding(consumer, append(plan.notes, n.streamNotes(ctx, js)...)), nil
+}
+
+// streamNotes tells of a stream that remembers events for longer than the ledger does: a consumer made anew would deliver
+// them once more, and nothing would know them as repetitions. Who may not read the stream's settings is not told.
+func (n *NATS) streamNotes(ctx context.Context, js jetstream.JetStream) []string {
+	if n.options.Retention <= 0 {
+		return nil
+	}
+	stream, err := js.Stream(ctx, n.config.Stream)
+	if err != nil {
+		return nil
+	}
+	if age := stream.CachedInfo().Config.MaxAge; age > n.options.Retention {
+		return []string{fmt.Sprintf("the stream keeps events for %s, longer than store.retention", setting.FormatDuration(age))}
+	}
+	return nil
 }
 
 // lookup finds the consumer by name. The error is jetstream.ErrConsumerNotFound, a *ConsumerError, or the server's.
