@@ -130,7 +130,7 @@ func (a *Agent) Wait(ctx context.Context, asked map[store.Key]uint64, ended bool
 			if err != nil {
 				return err
 			}
-			if done(r, generation, ended) {
+			if done(r, generation, ended, a.Now()) {
 				delete(open, k)
 				if err := each(r); err != nil {
 					return err
@@ -153,17 +153,21 @@ func (a *Agent) Wait(ctx context.Context, asked map[store.Key]uint64, ended bool
 	}
 }
 
-// failedAttempts is after how many failures of one report a person is told, while it stays due.
-const failedAttempts = 3
+// A person who waits for one report is told that it fails after this many attempts, or when the next one is far off. It
+// stays due.
+const (
+	failedAttempts = 3
+	farOff         = 20 * time.Second
+)
 
-func done(r *store.Receipt, generation uint64, ended bool) bool {
+func done(r *store.Receipt, generation uint64, ended bool, now time.Time) bool {
 	switch {
 	case r.Handled < generation:
 		return false
 	case ended:
 		return r.State == store.Delivered || r.State == store.Failed || r.State == store.Parked || r.State == store.Partial
 	case r.State == store.Pending:
-		return r.Attempts >= failedAttempts
+		return r.Attempts >= failedAttempts || r.Due.Sub(now) > farOff
 	}
 	return r.Intent == nil
 }

@@ -123,6 +123,7 @@ func (a *Agent) failed(ctx context.Context, t *transfer, err error) {
 	hopeless := onlyAPersonCanHelp(err)
 	parked := false
 	a.settle(ctx, t, func(t *transfer, r *store.Receipt) {
+		t.describedOn(r) // a sweep that lists the same finds nothing new in it
 		r.Attempts++
 		r.Reason = err.Error()
 		if hopeless || r.Attempts >= a.Config.Attempts {
@@ -131,11 +132,11 @@ func (a *Agent) failed(ctx context.Context, t *transfer, err error) {
 			return
 		}
 		wait := jitter(doubled(a.Config.Backoff.Min, a.Config.Backoff.Max, r.Attempts-1))
-		r.Due = latest(a.Now().Add(wait), retryAt)
+		r.Due = latest(a.Now().Add(wait), earliest(retryAt, a.Now().Add(longestRetryAfter)))
 		r.Note(a.Now(), fmt.Sprintf("attempt %d failed: %s", r.Attempts, err))
 	})
 	if parked {
-		a.Log.Error("report parked", "report", t.key.ID, "reason", err)
+		a.Log.Warn("report parked", "report", t.key.ID, "reason", err)
 	} else {
 		a.Log.Warn("attempt failed", "report", t.key.ID, "error", err)
 	}
@@ -312,6 +313,16 @@ func jitter(d time.Duration) time.Duration {
 		return d
 	}
 	return d + rand.N(d/4+1)
+}
+
+// longestRetryAfter bounds what an answer about one report may ask for: a date in the year 2100 must not strand it.
+const longestRetryAfter = time.Hour
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
 }
 
 func latest(a, b time.Time) time.Time {

@@ -98,8 +98,8 @@ func classify(err error) *failure {
 		return &failure{exitDamaged, err, []string{"run the newer recibo that wrote it"}}
 	case errors.Is(err, store.ErrNetworkFS):
 		return &failure{exitUsage, err, []string{"put store.path on a local disk"}}
-	case errors.As(err, &folder), errors.Is(err, downloads.ErrGone):
-		return &failure{exitUnreachable, err, nil}
+	case errors.As(err, &folder):
+		return &failure{exitUnreachable, err, []string{folder.Remedy}}
 	case errors.Is(err, agent.ErrUnreachable), errors.As(err, &request) && request.Service():
 		return &failure{exitUnreachable, err, []string{"recibo check says what is wrong"}}
 	case errors.Is(err, context.Canceled):

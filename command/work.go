@@ -215,7 +215,11 @@ func (a *app) ask(c *cli.Context, call string, w wish, req console.IDs) error {
 func notHome(r *store.Receipt) []string {
 	switch r.State {
 	case store.Pending:
-		return []string{fmt.Sprintf("%s %s is not home after %d attempts and stays due: %s", r.Kind, r.ID, r.Attempts, because(r))}
+		tried := ""
+		if r.Attempts > 0 {
+			tried = " after " + english.Plural(r.Attempts, "attempt", "")
+		}
+		return []string{fmt.Sprintf("%s %s is not home%s and stays due: %s", r.Kind, r.ID, tried, because(r))}
 	case store.Failed, store.Parked:
 		return []string{fmt.Sprintf("%s %s is %s: %s", r.Kind, r.ID, r.State, because(r))}
 	}

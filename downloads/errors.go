@@ -14,7 +14,7 @@ var (
 	ErrNoRoom = errors.New("no room on the disk")
 )
 
-// Error says what is wrong with the folder and what a person can do about it.
+// Error says what is wrong with the folder; Remedy is what a person can do about it.
 type Error struct {
 	Dir     string
 	Problem string
@@ -27,7 +27,7 @@ func (e *Error) Error() string {
 	if e.Err != nil {
 		text += ": " + e.Err.Error()
 	}
-	return text + " (" + e.Remedy + ")"
+	return text
 }
 
 // Unwrap gives the cause.
@@ -40,8 +40,7 @@ type ForeignOwnerError struct {
 }
 
 func (e *ForeignOwnerError) Error() string {
-	return fmt.Sprintf("downloads.dir %s belongs to the ledger %s: one agent per folder; choose another folder or insist with --take-over",
-		e.Dir, e.Owner)
+	return fmt.Sprintf("downloads.dir %s belongs to the ledger %s: one agent per folder", e.Dir, e.Owner)
 }
 
 // NameError: a value can't be part of a file name here.

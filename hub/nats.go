@@ -132,21 +132,19 @@ func (n *NATS) hold(ctx context.Context, link *natsLink, admit AdmitFunc) (worke
 }
 
 // Drain receives what the server has for the consumer now, without waiting for more, and ends with the first fault.
-// Messages that another process took and has not acknowledged come back after the consumer's ack_wait, not here.
+// The health is that of Run alone. Messages that another process took and has not acknowledged come back after the consumer's ack_wait, not here.
 func (n *NATS) Drain(ctx context.Context, admit AdmitFunc) error {
 	link, err := n.reach(ctx)
 	if err != nil {
 		return err
 	}
 	defer link.close()
-	defer n.down("stopped")
 	connected, cancel := link.while(ctx)
 	defer cancel()
 	b, err := n.bindConsumer(connected, link.js)
 	if err != nil {
 		return link.explain(connected, err)
 	}
-	n.bind(b.detail, b.consumer.CachedInfo().NumPending)
 	return link.explain(connected, n.drain(ctx, connected, link, b, admit))
 }
 

@@ -88,7 +88,7 @@ func (b *natsBinding) gather(ctx context.Context) ([]jetstream.Msg, error) {
 	bounded, cancel := context.WithTimeout(ctx, b.wait)
 	defer cancel()
 	options := []jetstream.FetchOpt{jetstream.FetchContext(bounded)}
-	if b.wait == fetchWait {
+	if deadline, _ := bounded.Deadline(); b.wait == fetchWait && time.Until(deadline) > 2*heartbeat {
 		options = append(options, jetstream.FetchHeartbeat(heartbeat))
 	}
 	fetched, err := b.consumer.Fetch(1, options...)

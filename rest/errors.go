@@ -2,6 +2,7 @@ package rest
 
 import (
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -100,7 +101,7 @@ func (e *Error) answer() string {
 		words = append(words, strconv.Itoa(e.Status))
 	}
 	for _, word := range []string{e.Code, e.Title} {
-		if word != "" {
+		if word != "" && !slices.Contains(words, word) {
 			words = append(words, word)
 		}
 	}
