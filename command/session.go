@@ -111,5 +111,8 @@ func (a *app) callSelf(ctx context.Context, o *owner, w wish, socket, name strin
 	o.server = nil
 	stop()
 	wg.Wait()
-	return errors.Join(err, worked, closed, o.close(0))
+	if worked != nil {
+		err = worked // why nothing was done
+	}
+	return errors.Join(err, closed, o.close(0))
 }
