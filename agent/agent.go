@@ -72,6 +72,7 @@ type Agent struct {
 	ready     *queue // to be downloaded
 	wake      chan struct{}
 	rebound   chan struct{}
+	again     atomic.Bool // something may be due that lies behind the scheduler's mark
 
 	mu     sync.Mutex
 	active map[store.Key]*transfer
@@ -136,6 +137,9 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) Work(ctx context.Context) error {
 	defer a.begin.Do(func() { close(a.started) })
 	if err := a.recoverIntents(ctx); err != nil {
+		if ctx.Err() != nil {
+			return nil // a stop like any other
+		}
 		return err
 	}
 	a.working.Store(true)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
-	"time"
 
 	"recibo/downloads"
 	"recibo/reporter"
@@ -29,18 +28,13 @@ func (a *Agent) bringHome(ctx context.Context, t *transfer) {
 		name   *downloads.NameError
 	)
 	switch {
-	case errors.Is(err, downloads.ErrNoRoom):
-		// Others may still fit. When nothing fits the lane itself stops.
-		a.Log.Error("no room for a report; it stays due", "report", t.key.ID, "error", err)
-		a.settle(ctx, t, func(_ *transfer, r *store.Receipt) {
-			r.Due, r.Reason = a.Now().Add(jitter(time.Minute)), err.Error()
-		})
-		a.finish(t)
 	case errors.As(err, &call), errors.As(err, &format), errors.As(err, &name), onlyAPersonCanHelp(err),
 		errors.Is(err, errCut), errors.Is(err, errDiffer):
 		a.failed(ctx, t, err)
+	case errors.Is(err, downloads.ErrGone), ctx.Err() != nil:
+		a.interrupted(ctx, t, err) // the lane of downloads waits for the folder
 	default:
-		a.interrupted(ctx, t, err) // this machine's trouble
+		a.hindered(ctx, t, err)
 	}
 }
 

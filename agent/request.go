@@ -217,8 +217,8 @@ func (a *Agent) idle(ctx context.Context, deadline time.Time) (bool, error) {
 	if a.Active() > 0 {
 		return false, nil
 	}
-	due, _, err := a.Ledger.Due(ctx, a.Now(), 1, nil)
-	if err != nil || len(due) > 0 {
+	look, err := a.Ledger.Due(ctx, a.Now(), store.Mark{}, 1, nil)
+	if err != nil || len(look.Due) > 0 {
 		return false, err
 	}
 	for r, err := range a.Ledger.All(ctx, store.Query{States: []store.State{store.Pending}}) {

@@ -153,26 +153,41 @@ const (
 	// readyBacklog bounds the memory of what waits to be downloaded. Until it is reached, a queue of large files delays
 	// no description.
 	readyBacklog = 100_000
-	// rescan is the longest wait between looks at the ledger, in case a clock jumped.
+	// rescan is the longest wait between looks at the ledger from its beginning, in case a clock jumped.
 	rescan = time.Minute
+	// markLag is how far behind the newest due time a look begins: a row may be committed later than its due time says.
+	markLag = 2 * time.Second
 )
 
-// schedule moves due receipts from the ledger into the queues.
+// schedule moves due receipts from the ledger into the queues. Receipts stay due while they are in work, so each look goes
+// on where the one before ended: otherwise every look would pass over all that is in work.
 func (a *Agent) schedule(ctx context.Context) {
+	var from store.Mark
+	rescanned := time.Now()
 	for {
 		wait := rescan
+		if time.Since(rescanned) >= rescan || a.again.Swap(false) {
+			from, rescanned = store.Mark{}, time.Now()
+		}
 		if a.described.len() < describeBacklog && a.ready.len() < readyBacklog {
-			more, next, err := a.scan(ctx)
-			switch {
-			case err != nil:
+			look, err := a.Ledger.Due(ctx, a.Now(), from, scanPage, a.isActive)
+			if err != nil {
 				if ctx.Err() == nil {
 					a.Log.Error("the ledger can't be read", "error", err)
 				}
 				wait = 5 * time.Second
-			case more:
-				continue
-			case !next.IsZero():
-				wait = min(wait, max(next.Sub(a.Now()), time.Millisecond))
+			} else {
+				a.enqueue(look.Due)
+				from = look.End
+				if look.More {
+					continue
+				}
+				if lagging := a.Now().Add(-markLag); from.At.After(lagging) {
+					from = store.Mark{At: lagging}
+				}
+				if !look.Next.IsZero() {
+					wait = min(wait, max(look.Next.Sub(a.Now()), time.Millisecond))
+				}
 			}
 		}
 		timer := time.NewTimer(wait)
@@ -187,12 +202,8 @@ func (a *Agent) schedule(ctx context.Context) {
 	}
 }
 
-// scan queues one page of due receipts and reports whether there may be more.
-func (a *Agent) scan(ctx context.Context) (more bool, next time.Time, err error) {
-	due, next, err := a.Ledger.Due(ctx, a.Now(), scanPage, a.isActive)
-	if err != nil {
-		return false, next, err
-	}
+// enqueue takes receipts into work.
+func (a *Agent) enqueue(due []store.Due) {
 	for _, d := range due {
 		t := &transfer{key: d.Key, urgent: d.Urgent}
 		t.total.Store(-1)
@@ -208,7 +219,6 @@ func (a *Agent) scan(ctx context.Context) (more bool, next time.Time, err error)
 			a.described.push(t)
 		}
 	}
-	return len(due) == scanPage && a.described.len() < describeBacklog, next, nil
 }
 
 func (a *Agent) isActive(k store.Key) bool {

@@ -68,6 +68,7 @@ func (a *Agent) follow(ctx context.Context, t *transfer, r *store.Receipt) {
 			return
 		}
 		a.ready.push(t)
+		a.Wake() // there may be room for more descriptions
 		return
 	case settled:
 		a.settle(ctx, t, a.settledSame)
@@ -96,11 +97,7 @@ func (a *Agent) undescribed(ctx context.Context, t *transfer, r *store.Receipt, 
 	case errors.As(err, &e) && e.Kind == rest.Malformed,
 		reporter.Undescribable(err) && errors.As(err, &e) && e.Status != 404:
 		// A gateway's page or a missing right says nothing about this report: no budget is spent.
-		a.settle(ctx, t, func(t *transfer, r *store.Receipt) {
-			r.Due = a.Now().Add(jitter(doubled(time.Minute, a.longest(time.Minute), r.Asked)))
-			r.Asked++
-			r.Reason = err.Error()
-		})
+		a.settle(ctx, t, func(t *transfer, r *store.Receipt) { a.waitWithoutBlame(r, err) })
 		a.Log.Warn("a report can't be described", "report", t.key.ID, "error", err)
 		a.finish(t)
 	default:
@@ -154,6 +151,25 @@ func (a *Agent) park(r *store.Receipt) {
 	}
 }
 
+// hindered ends an attempt that this machine did not let succeed: no room, no right, something else in the folder. It says
+// nothing about the report, so no budget is spent; the wait grows, and others, which may fit, go on. When nothing fits
+// the lane of downloads itself stops.
+func (a *Agent) hindered(ctx context.Context, t *transfer, err error) {
+	a.Log.Error("a report can't be kept here; it stays due", "report", t.key.ID, "error", err)
+	a.settle(ctx, t, func(t *transfer, r *store.Receipt) { a.waitWithoutBlame(r, err) })
+	a.finish(t)
+}
+
+// blamelessFirst is the first wait after trouble that is nobody's own and closes no gate.
+const blamelessFirst = time.Minute
+
+// waitWithoutBlame makes a receipt due again later, and leaves its budget alone.
+func (a *Agent) waitWithoutBlame(r *store.Receipt, err error) {
+	r.Due = a.Now().Add(jitter(doubled(blamelessFirst, a.longest(blamelessFirst), r.Asked)))
+	r.Asked++
+	r.Reason = err.Error()
+}
+
 // interrupted ends an attempt that says nothing about the report: the service or this machine is in trouble, or the
 // agent is stopping. The receipt stays due as it was, and a closed gate holds the next attempt.
 func (a *Agent) interrupted(ctx context.Context, t *transfer, err error) {
@@ -165,6 +181,7 @@ func (a *Agent) interrupted(ctx context.Context, t *transfer, err error) {
 		// Trouble of this machine has no gate: a pause keeps the attempt from spinning.
 		sleep(ctx, a.Config.Backoff.Min)
 	}
+	a.again.Store(true) // it is due at its old time
 	a.finish(t)
 }
 
@@ -177,6 +194,7 @@ func (a *Agent) settle(ctx context.Context, t *transfer, outcome func(*transfer,
 	})
 	if err != nil {
 		a.Log.Error("the outcome could not be recorded; the report stays due", "report", t.key.ID, "error", err)
+		a.again.Store(true)
 		return false
 	}
 	a.Step(StepSettled)

@@ -154,8 +154,8 @@ func (o *owner) busy(ctx context.Context, now agent.Status, within time.Duration
 	if err != nil || stats.Count(store.Pending) > 0 || now.Active > 0 {
 		return true
 	}
-	due, _, err := o.ledger.Due(ctx, now.At.Add(within), 1, nil)
-	return err != nil || len(due) > 0
+	look, err := o.ledger.Due(ctx, now.At.Add(within), store.Mark{}, 1, nil)
+	return err != nil || len(look.Due) > 0
 }
 
 // durationFlag reads a duration in the form that the configuration takes.

@@ -1,6 +1,7 @@
 package store
 
 import (
+	"bytes"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -16,64 +17,94 @@ type Due struct {
 	Urgent bool // asked for by a person
 }
 
+// Mark is where a look at what is due ended: the next one may go on from there. The zero Mark is the beginning.
+type Mark struct {
+	At  time.Time // a due time
+	key []byte    // the row at that time which was looked at last; nil: none of them
+}
+
+// DueLook is what one look has shown.
+type DueLook struct {
+	Due  []Due
+	End  Mark
+	More bool      // the look was cut short at End
+	Next time.Time // when the first of those not yet due will be, at most MaxWait from now; zero when there is none
+}
+
 // Due returns up to limit receipts whose due time has come, urgent ones first and then the oldest first, leaving out those
-// for which skip, which may be nil and must not call the store, returns true. next is when the first of the others will be
-// due, at most MaxWait after now; zero when there is none. No receipt is read for this.
+// for which skip, which may be nil and must not call the store, returns true. Those that are not urgent are looked at from a
+// mark on. No receipt is read for this, and one look passes over a bounded number of rows.
 //
 // A due time that lies further away than MaxWait on the store's own clock was written while that clock was wrong. Such
-// receipts are made due at once: they would be stranded otherwise (law 8).
-func (s *Store) Due(ctx context.Context, now time.Time, limit int, skip func(Key) bool) ([]Due, time.Time, error) {
-	var due []Due
-	var next time.Time
+// receipts are made due at once: they would be stranded otherwise (law 8: every wait has a bound).
+func (s *Store) Due(ctx context.Context, now time.Time, from Mark, limit int, skip func(Key) bool) (DueLook, error) {
+	var look DueLook
 	var stranded []Key
 	err := s.view(ctx, func(r *reader) error {
 		if stranded = r.stranded(s.o.Now().Add(MaxWait)); len(stranded) == 0 {
-			due, next = r.due(now, limit, skip)
+			look = r.due(now, from, limit, skip)
 		}
 		return nil
 	})
 	if err != nil || len(stranded) == 0 {
-		return due, next, err
+		return look, err
 	}
 	var damaged *DamagedError // of a receipt that can't be read, which is not to strand the others
 	if err := s.rescue(ctx, stranded); err != nil && !errors.As(err, &damaged) {
-		return nil, time.Time{}, err
+		return look, err
 	}
 	err = s.view(ctx, func(r *reader) error {
-		due, next = r.due(now, limit, skip)
+		look = r.due(now, from, limit, skip)
 		return nil
 	})
-	return due, next, err
+	return look, err
 }
 
-// mostSkipped bounds what one call looks at besides what it returns.
+// mostSkipped bounds what one look passes over besides what it returns.
 const mostSkipped = 4096
 
-func (r *reader) due(now time.Time, limit int, skip func(Key) bool) (due []Due, next time.Time) {
+func (r *reader) due(now time.Time, from Mark, limit int, skip func(Key) bool) (look DueLook) {
 	c := r.cursor(dueBucket)
-	skipped := 0
+	look.End = from
 	for _, lane := range [...]byte{urgentFirst, inTurn} {
-		k, _ := c.Seek([]byte{lane})
-		for ; inLane(k, lane, nanos(now)) && len(due) < limit && skipped < mostSkipped; k, _ = c.Next() {
+		begin, passed := []byte{lane}, 0
+		if lane == inTurn && !from.At.IsZero() {
+			begin = timedKey(begin, nanos(from.At), nil)
+			if from.key != nil {
+				begin = from.key
+			}
+		}
+		k, _ := c.Seek(begin)
+		if lane == inTurn && from.key != nil && bytes.Equal(k, from.key) {
+			k, _ = c.Next()
+		}
+		for ; inLane(k, lane, nanos(now)); k, _ = c.Next() {
+			if len(look.Due) == limit || passed == mostSkipped {
+				look.More = len(look.Due) == limit || lane == inTurn // urgent ones that are in work already come first again
+				break
+			}
 			d, ok := parseDue(k)
+			if lane == inTurn && ok {
+				look.End = Mark{At: d.At, key: bytes.Clone(k)}
+			}
 			if !ok || skip != nil && skip(d.Key) {
-				skipped++
+				passed++
 				continue
 			}
-			due = append(due, d)
+			look.Due = append(look.Due, d)
 		}
 		k, _ = c.Seek(timedKey([]byte{lane}, nanos(now)+1, nil))
 		if !inLane(k, lane, ^uint64(0)) {
 			continue
 		}
-		if at, _, err := splitTimed(k, 1); err == nil && (next.IsZero() || timeOf(at).Before(next)) {
-			next = timeOf(at)
+		if at, _, err := splitTimed(k, 1); err == nil && (look.Next.IsZero() || timeOf(at).Before(look.Next)) {
+			look.Next = timeOf(at)
 		}
 	}
-	if latest := now.Add(MaxWait); next.After(latest) {
-		next = latest
+	if latest := now.Add(MaxWait); look.Next.After(latest) {
+		look.Next = latest
 	}
-	return due, next
+	return look
 }
 
 // inLane reports whether an index key belongs to the lane and is not after a time.

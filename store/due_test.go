@@ -8,7 +8,8 @@ import (
 
 func (l *ledger) due(now time.Time, limit int, skip func(Key) bool) (ids []string, next time.Time) {
 	l.t.Helper()
-	due, next, err := l.Due(l.t.Context(), now, limit, skip)
+	look, err := l.Due(l.t.Context(), now, Mark{}, limit, skip)
+	due, next := look.Due, look.Next
 	if err != nil {
 		l.t.Fatal(err)
 	}
@@ -144,7 +145,8 @@ func TestDamageStrandsNoOtherReceipt(t *testing.T) {
 	l.spoil(receiptBucket, receiptKey(report("b")))
 	nonsense := []byte{inTurn, 0, 0, 0, 0, 0, 0, 0, 1, '?'}
 	l.raw(func(t *txn) { t.put(dueBucket, nonsense, nil) })
-	due, _, err := l.Due(t.Context(), right, 10, nil)
+	look, err := l.Due(t.Context(), right, Mark{}, 10, nil)
+	due := look.Due
 	if err != nil || len(due) != 2 || due[0].ID != "a" || due[1].ID != "c" {
 		t.Errorf("due %v, %v", due, err)
 	}
