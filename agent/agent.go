@@ -78,6 +78,8 @@ type Agent struct {
 	active map[store.Key]*transfer
 	hints  map[store.Key]hint // descriptions that a list has just given
 	sweep  *sweeping          // the sweep in progress, which others join
+	// orphans are staged files of announcements that failed: whether the ledger holds them shows when it can be read again.
+	orphans map[string]store.Key
 
 	folder  trouble // of the download folder
 	settles settles
@@ -109,6 +111,7 @@ func New(o Options) *Agent {
 		rebound:   make(chan struct{}, 1),
 		active:    map[store.Key]*transfer{},
 		started:   make(chan struct{}),
+		orphans:   map[string]store.Key{},
 		hints:     map[store.Key]hint{},
 	}
 }
@@ -208,6 +211,9 @@ func (a *Agent) Prune(ctx context.Context) error {
 	if a.Retention <= 0 {
 		return nil
 	}
+	if ok, err := a.clockIsSteady(ctx); err != nil || !ok {
+		return err
+	}
 	before := a.Now().Add(-a.Retention)
 	for total := 0; ; {
 		n, err := a.Ledger.Prune(ctx, before, pruneBatch)
@@ -221,6 +227,27 @@ func (a *Agent) Prune(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+const (
+	factClock = "clock" // RFC 3339: the time at which old receipts were last looked for
+	// clockJump is a step that calls for a second look: one wrong clock must not make every id forgotten.
+	clockJump = 31 * 24 * time.Hour
+)
+
+// clockIsSteady reports whether the clock is about where the last look left it.
+func (a *Agent) clockIsSteady(ctx context.Context) (bool, error) {
+	now := a.Now()
+	data, err := a.Ledger.Fact(ctx, factClock)
+	if err != nil {
+		return false, err
+	}
+	last, err := time.Parse(time.RFC3339, string(data))
+	steady := err != nil || now.Sub(last).Abs() < clockJump
+	if !steady {
+		a.Log.Warn("the clock jumped, or recibo did not run for long; nothing old is removed this time", "from", last, "to", now)
+	}
+	return steady, a.Ledger.SetFact(ctx, factClock, []byte(now.UTC().Format(time.RFC3339)))
 }
 
 // sleep waits and reports whether the wait was whole.

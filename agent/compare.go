@@ -5,16 +5,18 @@ import (
 	"errors"
 	"time"
 
+	"recibo/hub"
 	"recibo/reporter"
 	"recibo/store"
 )
 
 // compare makes due what differs from the record, one page in one transaction.
-func (a *Agent) compare(ctx context.Context, reports []reporter.Report, startAt time.Time, dry bool, res *SweepResult) error {
+// asked is when the page was asked for.
+func (a *Agent) compare(ctx context.Context, reports []reporter.Report, asked, startAt time.Time, dry bool, res *SweepResult) error {
 	listed := make(map[store.Key]*reporter.Report, len(reports))
 	keys := make([]store.Key, 0, len(reports))
 	for i := range reports {
-		k := store.Key{Kind: store.Report, ID: reports[i].ID}
+		k := store.Key{Kind: store.Report, ID: hub.CanonicalID(reports[i].ID)}
 		if listed[k] == nil {
 			keys = append(keys, k)
 		}
@@ -25,7 +27,7 @@ func (a *Agent) compare(ctx context.Context, reports []reporter.Report, startAt 
 	examine := func(r *store.Receipt, fresh bool) bool {
 		l := listed[r.Key()]
 		if !fresh && !r.Due.IsZero() && !r.Due.After(now) {
-			a.hint(l) // it is due anyway, and need not be described again
+			a.hint(l, asked) // it is due anyway, and need not be described again
 			return false
 		}
 		if !a.differs(r, fresh, l, startAt, grace) {
@@ -39,7 +41,7 @@ func (a *Agent) compare(ctx context.Context, reports []reporter.Report, startAt 
 			res.Missing = append(res.Missing, r.ID)
 			return false
 		}
-		a.foundByList(r, fresh, l)
+		a.foundByList(r, fresh, l, asked)
 		return true
 	}
 	if !dry {
@@ -78,7 +80,7 @@ func (a *Agent) differs(r *store.Receipt, fresh bool, l *reporter.Report, startA
 
 // foundByList makes a receipt due, and keeps the description for whoever works on it. It writes no state but that of a
 // new receipt.
-func (a *Agent) foundByList(r *store.Receipt, fresh bool, l *reporter.Report) {
+func (a *Agent) foundByList(r *store.Receipt, fresh bool, l *reporter.Report, asked time.Time) {
 	now := a.Now()
 	if fresh {
 		r.State, r.FoundBy = store.Pending, "poll"
@@ -86,23 +88,25 @@ func (a *Agent) foundByList(r *store.Receipt, fresh bool, l *reporter.Report) {
 	r.Generation++
 	r.Due = now
 	r.Note(now, "listed by reporter as "+l.Status)
-	a.hint(l)
+	a.hint(l, asked)
 }
 
-// hint keeps a description for whoever works on the report. Beyond the bound of what is kept in memory it is simply
-// described again.
-func (a *Agent) hint(l *reporter.Report) {
+// hint keeps a description for whoever works on the report next. One that is in work has its own, and beyond the bound of
+// what is kept in memory a receipt is simply described again.
+func (a *Agent) hint(l *reporter.Report, asked time.Time) {
+	k := store.Key{Kind: store.Report, ID: hub.CanonicalID(l.ID)}
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.hints) < maxHints && len(l.Metadata) < maxHintMetadata && a.working.Load() {
-		a.hints[store.Key{Kind: store.Report, ID: l.ID}] = hint{l, a.Now()}
+	if len(a.hints) < maxHints && len(l.Metadata) < maxHintMetadata && a.active[k] == nil && a.working.Load() {
+		a.hints[k] = hint{l, asked}
 	}
 }
 
-// hint is a description that a list gave. It serves instead of a GET for a short while only.
+// hint is a description that a list gave. It serves instead of a GET for a short while, and only for what was admitted
+// before the list was asked for.
 type hint struct {
 	report *reporter.Report
-	at     time.Time
+	asked  time.Time
 }
 
 // announced tells whether an event is published for a report that ends with this status. There is none for an Error.

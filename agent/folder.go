@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"maps"
 	"sync"
 	"time"
 
@@ -56,8 +57,14 @@ func (t *trouble) state() (reason string, since time.Time) {
 	return t.reason, t.since
 }
 
-// folderUsable says why no download may start.
+// folderUsable says why no download may start. What can't be put on record must not be downloaded.
 func (a *Agent) folderUsable() error {
+	if err := a.Ledger.Healthy(); err != nil {
+		return err
+	}
+	if err := a.discardOrphans(); err != nil {
+		return err
+	}
 	err := a.Folder.Check()
 	if errors.Is(err, downloads.ErrGone) {
 		err = a.Folder.Reopen() // a share may have been mounted again
@@ -74,6 +81,28 @@ func (a *Agent) folderUsable() error {
 		a.Log.Info("downloads go on")
 	}
 	return err
+}
+
+// discardOrphans removes staged files whose announcement failed, once the ledger says that it holds no such intent.
+func (a *Agent) discardOrphans() error {
+	a.mu.Lock()
+	orphans := maps.Clone(a.orphans)
+	a.mu.Unlock()
+	for name, k := range orphans {
+		r, err := a.Ledger.Get(context.Background(), k)
+		if err != nil {
+			return err
+		}
+		if r.Intent == nil || r.Intent.Staged != name {
+			if err := a.Folder.DiscardStaged(name); err != nil {
+				return err
+			}
+		}
+		a.mu.Lock()
+		delete(a.orphans, name)
+		a.mu.Unlock()
+	}
+	return nil
 }
 
 // onlyAPersonCanHelp tells errors that the next attempt would meet again.

@@ -31,7 +31,7 @@ func (a *Agent) bringHome(ctx context.Context, t *transfer) {
 	case errors.As(err, &call), errors.As(err, &format), errors.As(err, &name), onlyAPersonCanHelp(err),
 		errors.Is(err, errCut), errors.Is(err, errDiffer):
 		a.failed(ctx, t, err)
-	case errors.Is(err, downloads.ErrGone), ctx.Err() != nil:
+	case errors.Is(err, downloads.ErrGone), errors.Is(err, store.ErrUnavailable), ctx.Err() != nil:
 		a.interrupted(ctx, t, err) // the lane of downloads waits for the folder
 	default:
 		a.hindered(ctx, t, err)
@@ -93,8 +93,11 @@ func (a *Agent) publish(ctx context.Context, t *transfer, r *store.Receipt, rec 
 			return rec.staged.Discard()
 		}
 		if err := a.announce(ctx, t, intent, p.Foreign); err != nil {
-			// The outcome of the commit may be unknown: the staged file stays for whoever reads the ledger next.
-			return err
+			// The outcome of the commit may be unknown: the staged file stays until the ledger can be read again.
+			a.mu.Lock()
+			a.orphans[p.Staged] = t.key
+			a.mu.Unlock()
+			return fmt.Errorf("announcing %s: %w", p.Name, err)
 		}
 		a.Step(StepAnnounced)
 		err = a.Folder.Publish(ctx, p.Publication)

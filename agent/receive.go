@@ -229,7 +229,7 @@ func (a *Agent) prove(ctx context.Context, t *transfer, d *reporter.Download, st
 	}
 	defer func() { _ = again.Body.Close() }()
 	hash := sha256.New()
-	size, err := io.Copy(hash, again.Body)
+	size, err := io.Copy(hash, io.LimitReader(again.Body, staged.Size()+1))
 	if err != nil {
 		return "", err
 	}

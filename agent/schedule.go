@@ -17,6 +17,7 @@ type transfer struct {
 	urgent     bool
 	generation uint64           // what this attempt started from
 	report     *reporter.Report // the description, nil for a download without one
+	asked      time.Time        // when the list was asked for that gave the description; zero for one of its own
 
 	done, total atomic.Int64 // bytes; total is -1 while unknown
 }
@@ -25,6 +26,7 @@ type transfer struct {
 type queue struct {
 	mu             sync.Mutex
 	urgent, normal []*transfer
+	bytes          int
 	filled         chan struct{}
 }
 
@@ -32,6 +34,7 @@ func newQueue() *queue { return &queue{filled: make(chan struct{}, 1)} }
 
 func (q *queue) push(t *transfer) {
 	q.mu.Lock()
+	q.bytes += t.weight()
 	if t.urgent {
 		q.urgent = append(q.urgent, t)
 	} else {
@@ -56,10 +59,26 @@ func (q *queue) pop() *transfer {
 			t := (*list)[0]
 			(*list)[0] = nil
 			*list = (*list)[1:]
+			q.bytes -= t.weight()
 			return t
 		}
 	}
 	return nil
+}
+
+// weight is about how much memory the queue holds, in bytes.
+func (q *queue) weight() int {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	return q.bytes
+}
+
+func (t *transfer) weight() int {
+	const bare = 600
+	if t.report == nil {
+		return bare
+	}
+	return bare + len(t.report.Metadata)
 }
 
 func (q *queue) len() int {
@@ -150,9 +169,9 @@ const (
 	scanPage = 256
 	// describeBacklog is how many may wait to be described: the ledger holds the rest.
 	describeBacklog = 512
-	// readyBacklog bounds the memory of what waits to be downloaded. Until it is reached, a queue of large files delays
-	// no description.
-	readyBacklog = 100_000
+	// readyBacklog bounds the memory of what waits to be downloaded, in bytes: some 100,000 ordinary descriptions. Until
+	// it is reached, a queue of large files delays no description.
+	readyBacklog = 64 << 20
 	// rescan is the longest wait between looks at the ledger from its beginning, in case a clock jumped.
 	rescan = time.Minute
 	// markLag is how far behind the newest due time a look begins: a row may be committed later than its due time says.
@@ -169,7 +188,7 @@ func (a *Agent) schedule(ctx context.Context) {
 		if time.Since(rescanned) >= rescan || a.again.Swap(false) {
 			from, rescanned = store.Mark{}, time.Now()
 		}
-		if a.described.len() < describeBacklog && a.ready.len() < readyBacklog {
+		if a.described.len() < describeBacklog && a.ready.weight() < readyBacklog {
 			look, err := a.Ledger.Due(ctx, a.Now(), from, scanPage, a.isActive)
 			if err != nil {
 				if ctx.Err() == nil {
@@ -212,8 +231,8 @@ func (a *Agent) enqueue(due []store.Due) {
 		delete(a.hints, d.Key)
 		a.active[d.Key] = t
 		a.mu.Unlock()
-		if found && a.Now().Sub(listed.at) < hintFor {
-			t.report = listed.report
+		if found && a.Now().Sub(listed.asked) < hintFor {
+			t.report, t.asked = listed.report, listed.asked
 			a.hinted.push(t)
 		} else {
 			a.described.push(t)
@@ -231,6 +250,7 @@ func (a *Agent) isActive(k store.Key) bool {
 func (a *Agent) finish(t *transfer) {
 	a.mu.Lock()
 	delete(a.active, t.key)
+	delete(a.hints, t.key)
 	a.mu.Unlock()
 	a.settles.raise(t.key)
 	a.Wake()

@@ -33,7 +33,13 @@ func (a *Agent) describe(ctx context.Context, t *transfer) {
 
 // decide follows a description that a list has just given.
 func (a *Agent) decide(ctx context.Context, t *transfer) {
-	if r, ok := a.start(ctx, t); ok {
+	r, ok := a.start(ctx, t)
+	switch {
+	case !ok:
+	case r.Admitted.After(t.asked):
+		t.report = nil // an event came after the list was asked for: it may be about a newer completion
+		a.described.push(t)
+	default:
 		a.follow(ctx, t, r)
 	}
 }
@@ -67,6 +73,7 @@ func (a *Agent) follow(ctx context.Context, t *transfer, r *store.Receipt) {
 			a.finish(t)
 			return
 		}
+		d.Metadata = boundedMetadata(d.Metadata) // it may wait for long
 		a.ready.push(t)
 		a.Wake() // there may be room for more descriptions
 		return
@@ -202,6 +209,7 @@ func (a *Agent) settle(ctx context.Context, t *transfer, outcome func(*transfer,
 }
 
 func (a *Agent) conclude(t *transfer, r *store.Receipt, outcome func(*transfer, *store.Receipt)) {
+	force, urgent := r.Force, r.Urgent
 	r.Due = time.Time{}
 	outcome(t, r)
 	r.Handled = max(r.Handled, t.generation)
@@ -209,7 +217,7 @@ func (a *Agent) conclude(t *transfer, r *store.Receipt, outcome func(*transfer, 
 		r.Urgent = false
 	}
 	if r.Generation > t.generation {
-		r.Due = a.Now()
+		r.Due, r.Force, r.Urgent = a.Now(), force, urgent // asked for anew meanwhile
 	}
 }
 
@@ -226,12 +234,35 @@ func (t *transfer) describedOn(r *store.Receipt) {
 // maxMetadata bounds what one receipt keeps of a report's metadata, in bytes.
 const maxMetadata = 256 << 10
 
+// maxDepth bounds how deep it may be nested: encoders of those who read it have limits of their own.
+const maxDepth = 64
+
 func boundedMetadata(m json.RawMessage) json.RawMessage {
-	if len(m) > maxMetadata {
-		note, _ := json.Marshal(map[string]any{"recibo": fmt.Sprintf("metadata of %d bytes left out", len(m))})
-		return note
+	if len(m) <= maxMetadata && depth(m) <= maxDepth {
+		return m
 	}
-	return m
+	note, _ := json.Marshal(map[string]any{"recibo": fmt.Sprintf("metadata of %d bytes left out", len(m))})
+	return note
+}
+
+// depth returns how deep a JSON value is nested.
+func depth(m json.RawMessage) int {
+	deepest, now, quoted := 0, 0, false
+	for i := 0; i < len(m); i++ {
+		switch c := m[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			now++
+			deepest = max(deepest, now)
+		case c == '}', c == ']':
+			now--
+		}
+	}
+	return deepest
 }
 
 func (a *Agent) settledSame(t *transfer, r *store.Receipt) {

@@ -96,11 +96,12 @@ func (a *Agent) walk(ctx context.Context, what Sweep) (SweepResult, error) {
 	if what.Since > 0 {
 		startAt = time.Time{} // a person named the window
 	}
-	var before string // the first id of the previous page
+	seen := map[string]bool{}
 	for page := 1; ; page++ {
 		if err := a.Reporter.Acquire(ctx, rest.Get); err != nil {
 			return res, err
 		}
+		asked := a.Now()
 		reports, err := a.Reporter.Page(ctx, page, listLimit, reporter.ListQuery{})
 		if err != nil && len(reports) == 0 {
 			return res, err
@@ -109,17 +110,21 @@ func (a *Agent) walk(ctx context.Context, what Sweep) (SweepResult, error) {
 			// Some entries can't be read. They must not hide the others from every sweep to come.
 			a.Log.Warn("a part of the list can't be read", "page", page, "error", err)
 		}
-		if len(reports) > 0 && reports[0].ID == before {
-			return res, fmt.Errorf("reporter answered page %d of its list like page %d: it can't be walked", page, page-1)
+		if known := len(seen); len(reports) > 0 {
+			for i := range reports {
+				seen[reports[i].ID] = true
+			}
+			if len(seen) == known {
+				return res, fmt.Errorf("page %d of reporter's list holds only what earlier pages held: it can't be walked", page)
+			}
 		}
 		res.Listed += len(reports)
-		if err := a.compare(ctx, reports, startAt, what.DryRun, &res); err != nil {
+		if err := a.compare(ctx, reports, asked, startAt, what.DryRun, &res); err != nil {
 			return res, err
 		}
 		if err == nil && len(reports) < listLimit || createdBefore(reports[len(reports)-1], res.From) {
 			break
 		}
-		before = reports[0].ID
 	}
 	res.End, res.Complete = a.Now(), true
 	if what.DryRun || what.Since > 0 && what.Since < a.Config.PollLookBack {

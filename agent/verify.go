@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"recibo/downloads"
 	"recibo/store"
 )
 
@@ -44,6 +45,16 @@ func (a *Agent) Verify(ctx context.Context, each func(Verification) error, progr
 		}
 	}
 	return nil
+}
+
+// Sound reports whether the newest file of a receipt is in the folder with the bytes on record.
+func (a *Agent) Sound(ctx context.Context, r *store.Receipt) (bool, error) {
+	f := r.Newest()
+	if f == nil {
+		return false, nil
+	}
+	verdict, err := a.Folder.Verify(ctx, f.Name, f.Size, f.SHA256, nil)
+	return verdict == downloads.Sound, err
 }
 
 // Unrecorded returns the ids of files in the folder that look like reports and are not on record as home.

@@ -87,6 +87,8 @@ func classify(err error) *failure {
 		return classifyCall(call)
 	case errors.As(err, &owned):
 		return &failure{exitOwned, err, []string{"one agent per ledger: stop that process, or wait until it answers"}}
+	case errors.Is(err, downloads.ErrInUse):
+		return &failure{exitOwned, err, []string{"one agent per folder: stop the other, which has a copy of this ledger, or use another folder"}}
 	case errors.As(err, &foreign), errors.As(err, &durable):
 		return &failure{exitOwned, err, []string{takeOverHint}}
 	case errors.As(err, &damaged):

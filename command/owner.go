@@ -53,6 +53,9 @@ func own(c *config.Config, w wish) (_ *owner, err error) {
 	if o.lock, err = store.Acquire(c.Store.Path); err != nil {
 		return nil, err
 	}
+	if err = nobodyServes(c); err != nil {
+		return nil, err
+	}
 	if o.server, err = console.Listen(c.Console, c.Console.Path(c.Store.Path)); err != nil {
 		return nil, fmt.Errorf("the socket for the command line: %w", err)
 	}
@@ -84,6 +87,19 @@ func own(c *config.Config, w wish) (_ *owner, err error) {
 	return o, nil
 }
 
+// nobodyServes guards against a lock file that was removed under a running agent: its socket must not be taken from it.
+func nobodyServes(c *config.Config) error {
+	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
+	defer cancel()
+	socket := c.Console.Path(c.Store.Path)
+	client, err := console.Dial(ctx, socket)
+	if err != nil {
+		return nil
+	}
+	client.Close()
+	return &store.OwnedError{Lock: socket}
+}
+
 // factFolder is the fact that names the folder which the ledger has made its own.
 const factFolder = "downloads.dir"
 
@@ -97,7 +113,7 @@ func (o *owner) openFolder(c *config.Config, w wish) error {
 	}
 	first := string(had) != c.Downloads.Dir
 	o.folder, err = downloads.Open(c.Downloads, downloads.Options{
-		Owner: o.ledger.InstanceID(), TakeOver: w.takeOver, Create: w.create && (first || w.takeOver), Log: w.log,
+		Owner: o.ledger.InstanceID(), TakeOver: w.takeOver, Create: w.create && (first || w.takeOver), Lock: w.work, Log: w.log,
 	})
 	switch {
 	case err == nil && first:

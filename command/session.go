@@ -76,15 +76,23 @@ func (a *app) callOnce(ctx context.Context, c *config.Config, w wish, socket, na
 		defer client.Close()
 		return client.Call(ctx, name, request, h, result)
 	}
+	if w.work {
+		return a.callSelf(ctx, c, w, socket, name, request, h, result)
+	}
+	items, err := newSpool()
+	if err != nil {
+		return err
+	}
+	err = a.callSelf(ctx, c, w, socket, name, request, items.handlers(), result)
+	return errors.Join(items.replay(h.Item), err)
+}
+
+// callSelf serves the call that this process came for, and those of others meanwhile.
+func (a *app) callSelf(ctx context.Context, c *config.Config, w wish, socket, name string, request any, h console.Handlers, result any) error {
 	o, err := own(c, w)
 	if err != nil {
 		return err
 	}
-	return a.callSelf(ctx, o, w, socket, name, request, h, result)
-}
-
-// callSelf serves the call that this process came for, and those of others meanwhile.
-func (a *app) callSelf(ctx context.Context, o *owner, w wish, socket, name string, request any, h console.Handlers, result any) error {
 	work, stop := context.WithCancel(ctx)
 	var wg sync.WaitGroup
 	var worked error

@@ -175,7 +175,7 @@ func (b *Backend) knownOrNew(ctx context.Context, ids []string) ([]store.Key, er
 		case len(found) == 1:
 			keys = append(keys, found[0])
 		case reportID.MatchString(id):
-			keys = append(keys, store.Key{Kind: store.Report, ID: id})
+			keys = append(keys, store.Key{Kind: store.Report, ID: hub.CanonicalID(id)})
 		default:
 			return nil, Errorf(Usage, "%q is neither the id of a receipt on record nor a whole report id (a UUID)", id)
 		}
@@ -187,7 +187,7 @@ func (b *Backend) resolve(ctx context.Context, id string) ([]store.Key, error) {
 	if id == "" {
 		return nil, Errorf(Usage, "an id is empty")
 	}
-	found, err := b.Ledger.Resolve(ctx, id)
+	found, err := b.Ledger.Resolve(ctx, hub.CanonicalID(id))
 	if err == nil && len(found) > 1 {
 		return nil, Errorf(Usage, "%q is the beginning of several ids, %s and %s among them", id, found[0].ID, found[1].ID)
 	}

@@ -156,6 +156,9 @@ func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, e
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
 		err = nil // the rest stays due, and StillDue says so
+		if !res.Sweep.Complete {
+			err = &Error{Unreachable, "reporter's list could not be walked in the time given", "what is on record stays due; " + checkHint}
+		}
 	}
 	if err == nil {
 		err = b.Agent.Prune(ctx)
@@ -267,10 +270,11 @@ func (b *Backend) fetchAgain(ctx context.Context, again map[store.Key]bool, out 
 	repaired := 0
 	err = b.withProgress(ctx, out, func() error {
 		return b.Agent.Wait(ctx, asked, false, func(r *store.Receipt) error {
-			if r.State == store.Delivered && r.Attempts == 0 {
+			sound, err := b.Agent.Sound(ctx, r)
+			if sound {
 				repaired++
 			}
-			return nil
+			return err
 		})
 	})
 	return repaired, err
@@ -292,10 +296,11 @@ func (b *Backend) adopt(ctx context.Context) (int, error) {
 	}
 	adopted := 0
 	err = b.Agent.Wait(ctx, asked, false, func(r *store.Receipt) error {
-		if r.State == store.Delivered && r.Attempts == 0 {
+		sound, err := b.Agent.Sound(ctx, r)
+		if sound {
 			adopted++
 		}
-		return nil
+		return err
 	})
 	return adopted, err
 }

@@ -15,6 +15,8 @@ func Sniff(ext string, head []byte, contentType, disposition, id string) error {
 	text := readable(head)
 	looks := ""
 	switch {
+	case ext == "html" && len(text) == 0 && len(head) < edge:
+		looks = "nothing: it is empty"
 	case ext == "html":
 		looks = sniffHTML(text, contentType, disposition, id)
 	case startsAsHTML(text):

@@ -23,6 +23,8 @@ const (
 	ownFolder  = ".recibo"
 	stagingDir = ownFolder + "/staging"
 	ownerFile  = ownFolder + "/owner"
+	idFile     = ownFolder + "/id"
+	lockFile   = ownFolder + "/lock"
 )
 
 // Options of Open.
@@ -30,6 +32,7 @@ type Options struct {
 	Owner    string           // instance id of the ledger; one line, not empty
 	TakeOver bool             // take the folder from another ledger
 	Create   bool             // make the folder if it is missing, adopt it if it carries no marker
+	Lock     bool             // keep a second process with a copy of the same ledger out; ErrInUse when there is one
 	Log      *slog.Logger     // nil: silent
 	Now      func() time.Time // nil: time.Now
 }
@@ -46,6 +49,7 @@ type Folder struct {
 	sys    system
 	syncs  syncs
 
+	lock     bool
 	mu       sync.Mutex
 	at       *mount // nil once closed
 	reserved int64  // bytes promised by Reserve and not yet given back or written
@@ -58,9 +62,17 @@ type Folder struct {
 type mount struct {
 	root, staging         *os.Root
 	rootInfo, stagingInfo fs.FileInfo
+	id                    string // of the staging folder: names of staged files carry it
+	lock                  *os.File
 }
 
-func (m *mount) close() error { return errors.Join(m.staging.Close(), m.root.Close()) }
+func (m *mount) close() error {
+	err := errors.Join(m.staging.Close(), m.root.Close())
+	if m.lock != nil {
+		err = errors.Join(err, m.lock.Close())
+	}
+	return err
+}
 
 // Open opens the folder and makes sure that it is ours and can be written to with the configured mode and group. It
 // returns *ForeignOwnerError when another ledger's agent owns it, ErrGone (inside *Error) when the folder or its marker
@@ -91,7 +103,7 @@ func newFolder(c Config, o Options) (*Folder, error) {
 	if o.Owner == "" || strings.ContainsAny(o.Owner, "\r\n") || strings.TrimSpace(o.Owner) != o.Owner {
 		return nil, &NameError{"owner", o.Owner, "must be one line without white space around it"}
 	}
-	f := &Folder{config: c, owner: o.Owner, log: o.Log, now: o.Now, sys: realSystem(), live: map[string]struct{}{}}
+	f := &Folder{config: c, owner: o.Owner, lock: o.Lock, log: o.Log, now: o.Now, sys: realSystem(), live: map[string]struct{}{}}
 	if f.log == nil {
 		f.log = slog.New(slog.DiscardHandler)
 	}
@@ -123,6 +135,9 @@ func (f *Folder) mountAt(create, takeOver bool) (*mount, error) {
 		if m.staging != nil {
 			err = errors.Join(err, m.staging.Close())
 		}
+		if m.lock != nil {
+			err = errors.Join(err, m.lock.Close())
+		}
 		return nil, errors.Join(err, root.Close())
 	}
 	return m, nil
@@ -139,11 +154,19 @@ func (f *Folder) prepareMount(m *mount, create, takeOver bool) error {
 	if err := f.ensureOwn(m.root, stagingDir, 0o700); err != nil {
 		return err
 	}
+	if f.lock {
+		if m.lock, err = f.takeLock(m.root); err != nil {
+			return err
+		}
+	}
 	if m.staging, err = m.root.OpenRoot(stagingDir); err != nil {
 		return f.problem("its staging folder can't be opened", err)
 	}
 	if m.stagingInfo, err = m.staging.Stat("."); err != nil {
 		return f.problem("its staging folder can't be read", err)
+	}
+	if m.id, err = f.stagingID(m.root); err != nil {
+		return f.problem("the id of its staging folder can't be read or written", err)
 	}
 	if !sameDevice(m.rootInfo, m.stagingInfo) {
 		return &Error{f.dir, stagingDir + " is on another file system",

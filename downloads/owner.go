@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -16,6 +17,8 @@ import (
 func (f *Folder) claim(root *os.Root, create, takeOver bool) error {
 	owner, err := readOwner(root)
 	switch {
+	case errors.Is(err, syscall.EMFILE), errors.Is(err, syscall.ENFILE):
+		return f.problem("its marker can't be read", err) // this process is short of files; the folder is there
 	case err != nil:
 		return &Error{f.dir, "its marker " + ownerFile + " can't be read: " + err.Error(), "see that the volume is in order", ErrGone}
 	case owner == f.owner:
@@ -30,8 +33,10 @@ func (f *Folder) claim(root *os.Root, create, takeOver bool) error {
 }
 
 // readOwner returns the instance id in the marker, empty when there is none.
-func readOwner(root *os.Root) (string, error) {
-	file, _, err := openRegular(root, ownerFile)
+func readOwner(root *os.Root) (string, error) { return readFirstLine(root, ownerFile) }
+
+func readFirstLine(root *os.Root, name string) (string, error) {
+	file, _, err := openRegular(root, name)
 	if errors.Is(err, fs.ErrNotExist) {
 		return "", nil
 	}
@@ -92,6 +97,31 @@ func (f *Folder) writeMarker(root *os.Root, name string) error {
 		err = f.sys.sync(file)
 	}
 	return full(errors.Join(err, file.Close()))
+}
+
+// stagingID returns the random id of this very staging folder, made with it. A staged file that is not there proves that it
+// was published only in the folder that it was staged in: the same path may lead to another one after a restart.
+func (f *Folder) stagingID(root *os.Root) (string, error) {
+	for {
+		id, err := readFirstLine(root, idFile)
+		if err != nil || id != "" {
+			return id, err
+		}
+		if err := ignoreMissing(root.Remove(idFile)); err != nil { // torn by a crash: nothing was staged under it
+			return "", err
+		}
+		file, err := root.OpenFile(idFile, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o644)
+		if err != nil {
+			return "", err
+		}
+		_, err = fmt.Fprintln(file, rand.Text())
+		if err == nil {
+			err = f.sys.sync(file)
+		}
+		if err = full(errors.Join(err, file.Close(), f.syncPath(root, ownFolder))); err != nil {
+			return "", err
+		}
+	}
 }
 
 func ignoreMissing(err error) error {

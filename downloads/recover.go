@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"path"
+	"strings"
 )
 
 // Recovery is what became of a publication that was announced before a crash.
@@ -43,6 +44,9 @@ func (f *Folder) Recover(ctx context.Context, p Publication) (Recovery, error) {
 	if err != nil {
 		return 0, err
 	}
+	if !strings.Contains(p.Staged, "."+m.id+".") {
+		return recoverElsewhere(ctx, m, p)
+	}
 	staged, err := compare(ctx, m.staging, p.Staged, Bytes{p.Size, p.SHA256}, nil)
 	switch {
 	case err != nil:
@@ -61,6 +65,16 @@ func (f *Folder) Recover(ctx context.Context, p Publication) (Recovery, error) {
 		return 0, err
 	}
 	return Published, nil
+}
+
+// recoverElsewhere judges a publication that was announced in another folder, whose staging folder can't be asked: only a
+// sound file under the final name proves it.
+func recoverElsewhere(ctx context.Context, m *mount, p Publication) (Recovery, error) {
+	final, err := compare(ctx, m.root, p.Name, Bytes{p.Size, p.SHA256}, nil)
+	if err != nil || final == Sound {
+		return Settled, err
+	}
+	return Broken, nil
 }
 
 // recoverOccupied takes over a file with the right bytes that holds the final name beside the staged one: a file system

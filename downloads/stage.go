@@ -51,7 +51,7 @@ func (f *Folder) Stage(id string) (*Staged, error) {
 }
 
 func (f *Folder) stage(m *mount, id string, limit int64) (*Staged, error) {
-	name := id + "." + rand.Text() + partSuffix
+	name := id + "." + m.id + "." + rand.Text() + partSuffix
 	f.mark(name, true)
 	file, err := m.staging.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.perm.initial())
 	if err != nil {

@@ -162,6 +162,7 @@ func describe(attrs attributes, data []byte) (e Event, note string, err error) {
 		e.ID = attrs["id"]
 	}
 	e.ReportID, note, err = reportID(attrs, data)
+	e.ReportID = CanonicalID(e.ReportID)
 	return e, note, err
 }
 

@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/cloudevents/sdk-go/v2/event"
+	"github.com/google/uuid"
 )
 
 // MaxID is the longest event id that is taken, in bytes; the ledger's keys end not far above it.
@@ -182,6 +183,15 @@ func objectOf(mediaType string, data []byte) (map[string]json.RawMessage, bool) 
 	var fields map[string]json.RawMessage
 	err := json.Unmarshal(data, &fields)
 	return fields, err == nil && fields != nil
+}
+
+// CanonicalID brings a UUID to lower case: capitals are another way to write the same one, and must make no second receipt.
+// Any other id stays as it is.
+func CanonicalID(id string) string {
+	if len(id) == 36 && uuid.Validate(id) == nil {
+		return strings.ToLower(id)
+	}
+	return id
 }
 
 // PlainID reports whether an id may stand in a URL path and in a file name as it is.

@@ -119,6 +119,9 @@ func (s *Store) transact(ops []*operation) error {
 		if !t.wrote {
 			return tx.Rollback()
 		}
+		if err := s.inPlace(); err != nil {
+			return err
+		}
 		t.saveCounters()
 		return s.commit(tx)
 	})

@@ -111,7 +111,7 @@ func openBolt(path string, readOnly bool) (db *bolt.DB, err error) {
 	})
 	switch {
 	case errors.Is(err, bolterrors.ErrTimeout):
-		return nil, fmt.Errorf("%s is open elsewhere: %w", path, err)
+		return nil, &OwnedError{Lock: path} // somebody has it open without holding the lock
 	case errors.Is(err, fs.ErrNotExist):
 		return nil, err
 	case err != nil:

@@ -80,7 +80,7 @@ func (s *Store) reopen() error {
 	}
 	s.counters = count
 	s.mu.Lock()
-	s.db, s.fault = db, nil
+	s.db, s.file, s.fault = db, statOf(s.path), nil
 	s.mu.Unlock()
 	return nil
 }

@@ -32,6 +32,7 @@ type Store struct {
 
 	mu    sync.RWMutex // held for reading during a read transaction
 	db    *bolt.DB     // nil while fault says why
+	file  fs.FileInfo  // what path named when db was opened
 	fault error
 
 	queue   queue
@@ -64,7 +65,7 @@ func Open(path string, o Options) (*Store, error) {
 		return nil, err
 	}
 	s := &Store{
-		path: path, o: o, who: who, db: db, counters: count,
+		path: path, o: o, who: who, db: db, file: statOf(path), counters: count,
 		queue:   queue{wake: make(chan struct{}, 1)},
 		stop:    make(chan struct{}),
 		stopped: make(chan struct{}),
@@ -72,6 +73,31 @@ func Open(path string, o Options) (*Store, error) {
 	}
 	go s.run()
 	return s, nil
+}
+
+// statOf is nil where the file can't be looked at; then a commit does not look either.
+func statOf(path string) fs.FileInfo {
+	info, err := os.Stat(path)
+	if err != nil {
+		return nil
+	}
+	return info
+}
+
+// inPlace reports whether path still names the file that is open. What is written into a file without a name is lost with
+// the process.
+func (s *Store) inPlace() error {
+	if s.file == nil {
+		return nil
+	}
+	now, err := os.Stat(s.path)
+	if err != nil {
+		return err
+	}
+	if !os.SameFile(now, s.file) {
+		return fmt.Errorf("%s: another file has taken the ledger's place", s.path)
+	}
+	return nil
 }
 
 // prepare sees to it that there is a ledger on a file system that keeps its promises.
