@@ -29,37 +29,55 @@ type manifest struct {
 	Written       time.Time            `json:"written"`
 }
 
-// writeManifests writes the manifest beside a delivered file, or one named by the id for a report without a file. It
-// comes after the settlement and can be written again, so a failure is only told.
-func (a *Agent) writeManifests(ctx context.Context, k store.Key, told bool) {
+// rehearse writes the manifests of what an outcome will put on record. They come before the settlement: after a crash in
+// between the attempt is made again, and with it they are written again.
+func (a *Agent) rehearse(ctx context.Context, t *transfer, outcome func(*transfer, *store.Receipt)) {
 	if !a.Manifest || a.Folder == nil {
 		return
 	}
-	r, err := a.Ledger.Get(ctx, k)
-	if err == nil {
-		m := manifest{
-			Kind: r.Kind, ID: r.ID, State: r.State, Completed: r.CompletedAt, Template: r.TemplateID, Tenant: r.Tenant,
-			Undescribed: r.Undescribed, FailedSources: r.FailedSources, SourcesKnown: r.SourcesKnown, Reason: r.Reason,
-			Metadata: r.Metadata, Written: a.Now().UTC(),
-		}
-		names := []string{r.ID}
-		if f := r.Newest(); f != nil {
-			m.File, m.Size, m.SHA256, m.Revision, m.Proof = f.Name, f.Size, f.SHA256, f.Revision, f.Proof
-			names = []string{f.Name}
-			if told {
-				names = append(names, r.ID)
-			}
-		}
-		var data []byte
-		if data, err = json.MarshalIndent(m, "", "  "); err == nil {
-			for _, name := range names {
-				if err == nil {
-					err = a.Folder.WriteManifest(name, append(data, '\n'))
-				}
-			}
-		}
-	}
+	r, err := a.Ledger.Get(ctx, t.key)
 	if err != nil {
-		a.Log.Warn("the manifest could not be written", "report", k.ID, "error", err)
+		return // the settlement meets the same trouble, and tells
 	}
+	before, file := r.State, fileOf(r)
+	a.conclude(&transfer{key: t.key, generation: t.generation, report: t.report, rehearsal: true}, r, outcome)
+	names := []string{r.ID}
+	switch {
+	case r.State == store.Delivered && fileOf(r) != file:
+		names = []string{r.Newest().Name}
+		if before == store.Partial || before == store.Failed {
+			names = append(names, r.ID) // it stands there with the earlier state
+		}
+	case r.State != store.Partial && r.State != store.Failed:
+		return
+	}
+	if err := a.writeManifests(r, names); err != nil {
+		a.Log.Warn("the manifest could not be written", "report", r.ID, "error", err)
+	}
+}
+
+func fileOf(r *store.Receipt) store.File {
+	if f := r.Newest(); f != nil {
+		return *f
+	}
+	return store.File{}
+}
+
+// writeManifests writes <name>.receipt.json for each name: that of a file, or the id of a report without one.
+func (a *Agent) writeManifests(r *store.Receipt, names []string) error {
+	m := manifest{
+		Kind: r.Kind, ID: r.ID, State: r.State, Completed: r.CompletedAt, Template: r.TemplateID, Tenant: r.Tenant,
+		Undescribed: r.Undescribed, FailedSources: r.FailedSources, SourcesKnown: r.SourcesKnown, Reason: r.Reason,
+		Metadata: r.Metadata, Written: a.Now().UTC(),
+	}
+	if f := r.Newest(); f != nil {
+		m.File, m.Size, m.SHA256, m.Revision, m.Proof = f.Name, f.Size, f.SHA256, f.Revision, f.Proof
+	}
+	data, err := json.MarshalIndent(m, "", "  ")
+	for _, name := range names {
+		if err == nil {
+			err = a.Folder.WriteManifest(name, append(data, '\n'))
+		}
+	}
+	return err
 }

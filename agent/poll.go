@@ -20,7 +20,7 @@ func (a *Agent) pollOnSchedule(ctx context.Context) {
 	a.untilQuiet(ctx)
 	for next := a.Now(); ; {
 		now := a.Now()
-		if len(last.ended) > 0 && now.Sub(last.End) >= a.Config.PollGrace {
+		if len(a.Subscriptions) > 0 && len(last.ended) > 0 && now.Sub(last.End) >= a.Config.PollGrace {
 			if err := a.judge(ctx, last); err != nil && ctx.Err() == nil {
 				a.Log.Warn("the sweep could not be judged", "error", err)
 			}
@@ -142,12 +142,11 @@ func (a *Agent) silent(ctx context.Context) bool {
 			return false
 		}
 	}
-	return true
+	return len(a.Subscriptions) > 0
 }
 
 // judge counts which of the reports that a sweep found have still not been announced, and keeps the count.
 func (a *Agent) judge(ctx context.Context, res SweepResult) error {
-	res.Unannounced = 0
 	for _, k := range res.ended {
 		r, err := a.Ledger.Get(ctx, k)
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

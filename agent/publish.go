@@ -204,10 +204,8 @@ func nothingPublished(err error) bool {
 
 // settleAnnounced records a published file.
 func (a *Agent) settleAnnounced(ctx context.Context, t *transfer, intent *store.Intent) {
-	told := false // a manifest of an earlier state may stand beside
-	recorded := a.settle(ctx, t, func(_ *transfer, r *store.Receipt) {
-		told = r.State == store.Partial || r.State == store.Failed
-		a.addFile(r, intent.File, "delivered as")
+	recorded := a.settle(ctx, t, func(t *transfer, r *store.Receipt) {
+		a.addFile(t, r, intent.File, "delivered as")
 		r.Intent = nil
 	})
 	if !recorded {
@@ -216,7 +214,6 @@ func (a *Agent) settleAnnounced(ctx context.Context, t *transfer, intent *store.
 	a.counts.delivered.Add(1)
 	a.counts.bytes.Add(uint64(intent.File.Size))
 	a.Log.Info("report delivered", "report", t.key.ID, "file", intent.File.Name, "bytes", intent.File.Size)
-	a.writeManifests(ctx, t.key, told)
 }
 
 // tookOver settles with a file that was under its final name already, with the right bytes.
@@ -224,13 +221,13 @@ func (a *Agent) tookOver(f store.File) func(*transfer, *store.Receipt) {
 	return func(t *transfer, r *store.Receipt) {
 		t.describedOn(r)
 		r.Undescribed = t.report == nil
-		a.addFile(r, f, "taken over from the folder:")
-		a.Log.Info("report taken over: its bytes are in the folder already", "report", r.ID, "file", f.Name)
+		a.addFile(t, r, f, "taken over from the folder:")
+		a.log(t).Info("report taken over: its bytes are in the folder already", "report", r.ID, "file", f.Name)
 	}
 }
 
 // addFile puts a file on record as the newest, and the receipt with it.
-func (a *Agent) addFile(r *store.Receipt, f store.File, how string) {
+func (a *Agent) addFile(t *transfer, r *store.Receipt, f store.File, how string) {
 	f.Published = a.Now()
 	kept := r.Files[:0:0]
 	for _, old := range r.Files {
@@ -245,7 +242,7 @@ func (a *Agent) addFile(r *store.Receipt, f store.File, how string) {
 	what := how + " " + f.Name
 	if f.Revision > 1 {
 		what += ", revision " + strconv.Itoa(f.Revision)
-		a.Log.Warn("a delivered report was generated again with other bytes", "report", r.ID, "file", f.Name, "revision", f.Revision)
+		a.log(t).Warn("a delivered report was generated again with other bytes", "report", r.ID, "file", f.Name, "revision", f.Revision)
 	}
 	r.Note(f.Published, what)
 	delivered(r)

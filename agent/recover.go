@@ -17,10 +17,11 @@ func (a *Agent) recoverIntents(ctx context.Context) error {
 		return nil
 	}
 	claimed := map[string]bool{}
+	var damaged *store.DamagedError // of rows whose claims are unknown
 	var after store.Key
 	for {
 		open, err := a.Ledger.Intents(ctx, after, askPage)
-		if err != nil {
+		if err != nil && (!errors.As(err, &damaged) || damaged.Row == "") {
 			return err
 		}
 		if len(open) == 0 {
@@ -33,6 +34,10 @@ func (a *Agent) recoverIntents(ctx context.Context) error {
 				claimed[r.Intent.Staged] = true
 			}
 		}
+	}
+	if damaged != nil {
+		a.Log.Error("a receipt can't be read; staged leftovers stay", "error", damaged)
+		return nil
 	}
 	removed, err := a.Folder.Sweep(func(name string) bool { return claimed[name] })
 	if removed > 0 {

@@ -189,6 +189,9 @@ func (a *Agent) closedFor(d time.Duration) error {
 	return nil
 }
 
+// Held says what holds all work now: ErrUnreachable with the reason, nil for nothing.
+func (a *Agent) Held() error { return a.closedFor(0) }
+
 // WaitIdle returns once nothing is in work, nothing is due, and no pending receipt will be due before the deadline.
 func (a *Agent) WaitIdle(ctx context.Context, deadline time.Time) error {
 	changes := a.settles.listen()

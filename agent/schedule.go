@@ -19,6 +19,8 @@ type transfer struct {
 	report     *reporter.Report // the description, nil for a download without one
 	asked      time.Time        // when the list was asked for that gave the description; zero for one of its own
 
+	rehearsal bool // nothing is told
+
 	done, total atomic.Int64 // bytes; total is -1 while unknown
 }
 

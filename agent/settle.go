@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"math/rand/v2"
 	"time"
 
@@ -81,10 +82,8 @@ func (a *Agent) follow(ctx context.Context, t *transfer, r *store.Receipt) {
 		a.settle(ctx, t, a.settledSame)
 	case record:
 		a.settle(ctx, t, a.recordPartial)
-		a.writeManifests(ctx, t.key, false)
 	case fail:
 		a.settle(ctx, t, a.recordFailure)
-		a.writeManifests(ctx, t.key, false)
 	case keep:
 		a.settle(ctx, t, a.keepDelivered)
 	case expect:
@@ -195,6 +194,7 @@ func (a *Agent) interrupted(ctx context.Context, t *transfer, err error) {
 // settle writes the outcome of an attempt. A generation higher than the one the attempt started from leaves the receipt
 // due, so that an event that arrived meanwhile is not swallowed. Where it can't be written the receipt stays due.
 func (a *Agent) settle(ctx context.Context, t *transfer, outcome func(*transfer, *store.Receipt)) bool {
+	a.rehearse(ctx, t, outcome)
 	err := a.Ledger.Change(context.WithoutCancel(ctx), []store.Key{t.key}, func(r *store.Receipt, _ bool) bool {
 		a.conclude(t, r, outcome)
 		return true
@@ -206,6 +206,14 @@ func (a *Agent) settle(ctx context.Context, t *transfer, outcome func(*transfer,
 	}
 	a.Step(StepSettled)
 	return true
+}
+
+// log is silent while an outcome is only rehearsed.
+func (a *Agent) log(t *transfer) *slog.Logger {
+	if t.rehearsal {
+		return slog.New(slog.DiscardHandler)
+	}
+	return a.Log
 }
 
 func (a *Agent) conclude(t *transfer, r *store.Receipt, outcome func(*transfer, *store.Receipt)) {
@@ -291,7 +299,7 @@ func (a *Agent) recordPartial(t *transfer, r *store.Receipt) {
 	a.askWhileItMayChange(r)
 	if !same {
 		r.Note(a.Now(), fmt.Sprintf("partial: %d data sources failed", len(r.FailedSources)))
-		a.Log.Warn("report is partial", "report", r.ID, "failed_sources", len(r.FailedSources))
+		a.log(t).Warn("report is partial", "report", r.ID, "failed_sources", len(r.FailedSources))
 	}
 }
 
@@ -302,14 +310,14 @@ func (a *Agent) recordFailure(t *transfer, r *store.Receipt) {
 	r.FailedSources, r.SourcesKnown, r.Force = nil, false, false
 	if !same {
 		r.Note(a.Now(), "failed: "+r.Reason)
-		a.Log.Warn("report failed", "report", r.ID, "reason", r.Reason)
+		a.log(t).Warn("report failed", "report", r.ID, "reason", r.Reason)
 	}
 }
 
 func (a *Agent) keepDelivered(t *transfer, r *store.Receipt) {
 	if r.Status != t.report.Status {
 		r.Note(a.Now(), "upstream now says "+t.report.Status+"; the delivered file stays")
-		a.Log.Warn("a delivered report changed upstream; its file stays", "report", r.ID, "status", t.report.Status)
+		a.log(t).Warn("a delivered report changed upstream; its file stays", "report", r.ID, "status", t.report.Status)
 	}
 	r.Status, r.CompletedAt = t.report.Status, t.report.CompletedAt
 	delivered(r)
@@ -341,7 +349,7 @@ func (a *Agent) expectEnd(t *transfer, r *store.Receipt) {
 	if !r.Stale && now.Sub(begun) > a.Config.StaleAfter {
 		r.Stale = true
 		r.Note(now, "stale: in progress for longer than "+a.Config.StaleAfter.String())
-		a.Log.Warn("report is stale", "report", r.ID, "status", r.Status, "since", begun.UTC().Format(time.RFC3339))
+		a.log(t).Warn("report is stale", "report", r.ID, "status", r.Status, "since", begun.UTC().Format(time.RFC3339))
 	}
 }
 

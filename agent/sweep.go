@@ -127,6 +127,9 @@ func (a *Agent) walk(ctx context.Context, what Sweep) (SweepResult, error) {
 		}
 	}
 	res.End, res.Complete = a.Now(), true
+	if last, ok, err := a.LastSweep(ctx); err == nil && ok && a.silent(ctx) {
+		res.Unannounced = last.Unannounced // no event has come since: the count stands
+	}
 	if what.DryRun || what.Since > 0 && what.Since < a.Config.PollLookBack {
 		return res, nil // a shorter look does not move the window of the next sweep
 	}

@@ -1,12 +1,14 @@
 package command
 
 import (
+	"cmp"
 	"context"
 	"crypto/tls"
 	"errors"
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -96,19 +98,20 @@ func (a *app) check(c *cli.Context) error {
 }
 
 func (a *app) nagios(results []checked) error {
-	worst := checked{Verdict: good}
+	worst, wrong := good, []string(nil)
 	for _, r := range results {
-		if r.Verdict > worst.Verdict {
-			worst = r
+		worst = max(worst, r.Verdict)
+		if r.Verdict > good {
+			wrong = append(wrong, r.What+": "+oneLine(r.Detail))
 		}
 	}
-	word := [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[worst.Verdict]
-	if worst.Verdict == good {
+	word := [...]string{"OK", "WARNING", "CRITICAL", "UNKNOWN"}[worst]
+	if worst == good {
 		a.print("RECIBO OK: %d checks passed", len(results))
 	} else {
-		a.print("RECIBO %s: %s: %s", word, worst.What, oneLine(worst.Detail))
+		a.print("RECIBO %s: %s", word, strings.Join(wrong, "; "))
 	}
-	return silent(int(worst.Verdict))
+	return silent(int(worst))
 }
 
 func (a *app) checks(ctx context.Context, l *config.Loaded) []checked {
@@ -142,6 +145,10 @@ func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []chec
 	r := checked{What: "ledger", Detail: c.Store.Path}
 	if _, err := os.Stat(c.Store.Path); errors.Is(err, os.ErrNotExist) {
 		r.Detail += " is not there yet; run or poll makes it"
+		if err := store.Preview(c.Store.Path); err != nil {
+			r.Verdict, r.Detail, r.code = bad, err.Error(), exitFailed
+			r.Remedy = "let this user write the folder of store.path, or choose another on a local disk"
+		}
 		return []checked{r}, ""
 	}
 	var s console.StatusResult
@@ -178,11 +185,11 @@ func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []chec
 // checkFolder tries what publishing does: rights, room, rename, fsync.
 func (a *app) checkFolder(ctx context.Context, c *config.Config, instance string) checked {
 	r := checked{What: "downloads", Detail: c.Downloads.Dir}
-	if instance == "" {
-		r.Detail += ": the first run makes it its own, or makes it"
-		return r
+	look := func() (int64, error) { return downloads.Probe(ctx, c.Downloads, instance) }
+	if instance == "" { // the first run makes it its own, or makes it
+		look = func() (int64, error) { return downloads.Preview(c.Downloads) }
 	}
-	free, err := downloads.Probe(ctx, c.Downloads, instance)
+	free, err := look()
 	if err != nil {
 		r.Verdict, r.Detail = bad, err.Error()
 		var problem *downloads.Error
@@ -237,7 +244,7 @@ func (a *app) checkNATS(ctx context.Context, c *config.Config, instance string) 
 	normaliser, err := hub.NewNormaliser(c.Hub)
 	if err == nil {
 		var sub *hub.NATS
-		if sub, err = hub.NewNATS(*n, normaliser, hub.NATSOptions{Owner: instance}); err == nil {
+		if sub, err = hub.NewNATS(*n, normaliser, hub.NATSOptions{Owner: cmp.Or(instance, "no ledger yet")}); err == nil {
 			ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 			defer cancel()
 			err = sub.Check(ctx)

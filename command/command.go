@@ -72,7 +72,7 @@ into a local folder exactly once, records what failed in partial ones, and asks 
 Without a configuration file the defaults hold: NATS on 127.0.0.1:4222, Reporter on 127.0.0.1:4005, everything in ./data.
 
 Exit codes: 0 done; 1 some work failed, or damage was found; 2 wrong usage or configuration; 3 the ledger, folder or
-subscription belongs to another that does not answer; 4 something needed can't be reached; 5 the ledger is damaged, or
+subscription belongs to another agent; 4 something needed can't be reached; 5 the ledger is damaged, or
 of a newer version.`
 
 func configFlag() cli.Flag {

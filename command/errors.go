@@ -105,7 +105,7 @@ func classify(err error) *failure {
 	case errors.Is(err, agent.ErrUnreachable), errors.As(err, &request) && request.Service():
 		return &failure{exitUnreachable, err, []string{"recibo check says what is wrong"}}
 	case errors.Is(err, context.Canceled):
-		return &failure{exitFailed, errors.New("stopped before it was done"), nil}
+		return &failure{exitFailed, errors.New("stopped before it was done; what was asked for stays due"), nil}
 	}
 	return &failure{exitFailed, err, nil}
 }
@@ -122,7 +122,7 @@ func classifyCall(e *console.Error) *failure {
 		f.code = exitUnreachable
 	case console.Damaged:
 		f.code = exitDamaged
-	case console.Busy:
+	case console.Busy, console.Foreign:
 		f.code = exitOwned
 	}
 	return f

@@ -24,6 +24,7 @@ type wish struct {
 	intake   bool // hold the subscriptions
 	takeOver bool // of the folder and the subscription of another ledger
 	log      *slog.Logger
+	config   string // where the configuration came from, for the log
 	step     func(agent.Step)
 }
 

@@ -56,6 +56,9 @@ func (a *app) run(c *cli.Context) error {
 		defer time.AfterFunc(limit, stop).Stop()
 	}
 	w := wish{create: true, work: true, intake: true, takeOver: c.Bool("take-over"), log: a.logger(loaded.Config.Log, false)}
+	if w.config = loaded.Path; w.config == "" {
+		w.config = "none; the defaults hold"
+	}
 	return a.runAgent(ctx, &loaded.Config, w, idle)
 }
 
@@ -65,7 +68,7 @@ func (a *app) runAgent(ctx context.Context, c *config.Config, w wish, idle time.
 	if err != nil {
 		return err
 	}
-	w.log.Info("recibo runs", "version", version(), "ledger", c.Store.Path, "downloads", c.Downloads.Dir,
+	w.log.Info("recibo runs", "version", version(), "config", w.config, "ledger", c.Store.Path, "downloads", c.Downloads.Dir,
 		"subscriptions", len(o.agent.Subscriptions), "reporter", c.Reporter.URL)
 	running, stop := context.WithCancel(ctx)
 	defer stop()

@@ -9,6 +9,7 @@ import (
 
 	"recibo/config"
 	"recibo/sandbox"
+	"recibo/store"
 )
 
 func (a *app) sandboxCommand() *cli.Command {
@@ -46,6 +47,11 @@ func (a *app) sandbox(c *cli.Context) error {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return err
 	}
+	lock, err := store.Acquire(filepath.Join(dir, "sandbox"))
+	if err != nil {
+		return err
+	}
+	defer func() { _ = lock.Release() }() // the process ends
 	sb, err := sandbox.Start(c.Context, sandbox.Options{
 		Dir: filepath.Join(dir, "hub"), Log: a.logger(config.Log{Level: "info", Format: "auto"}, false),
 		Reporter: sandbox.ReporterOptions{DownloadLimit: c.Int("download-limit")},

@@ -163,7 +163,7 @@ func TestEverythingReachesTheDiskInTheOrderThatAPowerCutAsksFor(t *testing.T) {
 			rename := all.after(t, 0, "the rename", func(c call) bool {
 				return strings.HasPrefix(c.name, "rename") && strings.Contains(c.text, report.ID+".pdf\"")
 			})
-			part := regexp.MustCompile(regexp.QuoteMeta(report.ID) + `\.\w+\.part`).FindString(rename.text)
+			part := regexp.MustCompile(regexp.QuoteMeta(report.ID) + `\.\w+\.\w+\.part`).FindString(rename.text)
 			if part == "" {
 				t.Fatalf("the rename is not from the staged file: %s", rename.text)
 			}

@@ -113,7 +113,7 @@ func receiptRow(r *store.Receipt) table.Row {
 	if f := r.Newest(); f != nil {
 		file, size = f.Name, humanize.IBytes(uint64(f.Size))
 	}
-	return table.Row{r.ID, string(r.State) + stale(r), r.FoundBy, size, file, because(r)}
+	return table.Row{r.ID, string(r.State) + stale(r), r.FoundBy, size, file, r.Updated.Local().Format(time.DateTime), because(r)}
 }
 
 func stale(r *store.Receipt) string {
@@ -123,7 +123,7 @@ func stale(r *store.Receipt) string {
 	return ""
 }
 
-var receiptHeader = []any{"id", "state", "found by", "size", "file", "reason"}
+var receiptHeader = []any{"id", "state", "found by", "size", "file", "changed", "reason"}
 
 // because says in one line why a receipt is as it is.
 func because(r *store.Receipt) string {

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"recibo/agent"
+	"recibo/downloads"
 	"recibo/hub"
 	"recibo/store"
 )
@@ -68,6 +69,8 @@ func coded(err error) error {
 		return &Error{Failed, err.Error(), "name another file: none is overwritten"}
 	case errors.Is(err, store.ErrNotFound):
 		return Errorf(NotFound, "%v", err)
+	case errors.Is(err, downloads.ErrGone):
+		return &Error{Unreachable, err.Error(), checkHint}
 	case errors.Is(err, agent.ErrUnreachable):
 		return &Error{Unreachable, err.Error(), "what was asked for stays due; " + checkHint}
 	}

@@ -27,6 +27,7 @@ const (
 	Unreachable Code = "unreachable" // something that is needed can't be reached
 	Damaged     Code = "damaged"     // the ledger is damaged
 	Busy        Code = "busy"        // starting or stopping: ask again
+	Foreign     Code = "foreign"     // it belongs to the agent of another ledger
 )
 
 // Error is a call's failure.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"recibo/agent"
+	"recibo/hub"
 	"recibo/store"
 )
 
@@ -155,7 +156,7 @@ func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, e
 		return b.Agent.WaitIdle(bounded, deadline)
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = nil // the rest stays due, and StillDue says so
+		err = b.Agent.Held() // nil: the rest stays due, and StillDue says so
 		if !res.Sweep.Complete {
 			err = &Error{Unreachable, "reporter's list could not be walked in the time given", "what is on record stays due; " + checkHint}
 		}
@@ -178,6 +179,10 @@ func (b *Backend) drain(ctx context.Context) error {
 			continue // a running agent receives from it already
 		}
 		if err := s.Drain(ctx, b.Agent.Admit); err != nil {
+			var foreign *hub.ForeignOwnerError
+			if errors.As(err, &foreign) {
+				return &Error{Foreign, err.Error(), "if the other agent is gone for good, insist with: recibo poll --events --take-over"}
+			}
 			return &Error{Unreachable, "the subscription can't be drained: " + err.Error(), "its events stay with the hub; " + checkHint}
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 
 	"recibo/setting"
@@ -117,6 +118,10 @@ func (c NATSConfig) Validate() error {
 	add("subjects", validateSubjects(c.Subjects))
 	if c.User == "" && c.Password.IsSet() {
 		add("password", errors.New("set without user"))
+	}
+	if c.CredentialsFile != "" {
+		_, err := os.ReadFile(c.CredentialsFile)
+		add("credentials_file", err)
 	}
 	ways := 0
 	for _, set := range []bool{c.CredentialsFile != "", c.User != "", c.Token.IsSet()} {

@@ -43,7 +43,7 @@ const (
 	natsTransport = "nats"
 	recheckEvery  = 30 * time.Second
 	// connectWait bounds Check and Drain, which report an absent server instead of waiting for it.
-	connectWait = 10 * time.Second
+	connectWait = 5 * time.Second
 )
 
 // NewNATS returns a subscription that is not connected yet. It fails for a section that is not valid.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net"
+	"strings"
 	"sync"
 	"time"
 
@@ -174,7 +175,7 @@ func (l *natsLink) wait(ctx context.Context, tell func(string)) error {
 		if l.nc.IsConnected() {
 			return nil
 		}
-		tell("not connected: " + l.why())
+		tell(strings.TrimSuffix("not connected: "+l.why(), ": "))
 		timer := time.NewTimer(time.Second)
 		select {
 		case <-changed:

@@ -13,7 +13,7 @@ import (
 
 // Restore puts a backup in the place of the ledger at path and returns the moment that the backup shows. The caller holds
 // the Lock of path. The backup is copied beside path and the copy is checked in full; only then does it take the place, in
-// one step. What was there is kept as <path>.before-restore, in place of an earlier one of that name. The facts RestoredAt
+// one step. What was there is kept as <path>.before-restore, with a number behind it when that name is taken. The facts RestoredAt
 // and RestoredFrom tell what was done.
 //
 // A copy of a ledger that no store had open serves as a backup too; it shows the moment at which the file last changed.
@@ -110,17 +110,30 @@ func (s *stoppable) Read(b []byte) (int, error) {
 	return s.r.Read(b)
 }
 
+// freeName adds a number to a name that is taken: what an earlier restore kept may be the only copy of something.
+func freeName(name string) (string, error) {
+	for n, free := 2, name; ; n++ {
+		_, err := os.Lstat(free)
+		if errors.Is(err, fs.ErrNotExist) {
+			return free, nil
+		}
+		if err != nil {
+			return "", err
+		}
+		free = fmt.Sprintf("%s-%d", name, n)
+	}
+}
+
 // keepOld gives the present ledger a second name, so that at every instant there is one under its own.
 func keepOld(path string) error {
-	old := path + ".before-restore"
 	if _, err := os.Lstat(path); errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}
-	if err := os.Remove(old); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	old, err := freeName(path + ".before-restore")
+	if err != nil {
 		return err
 	}
-	err := os.Link(path, old)
-	if err == nil {
+	if err = os.Link(path, old); err == nil {
 		return nil
 	}
 	// A file system without hard links: for a moment there is no ledger under its own name, and never a wrong one.
