@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/dustin/go-humanize"
@@ -143,7 +144,7 @@ func (a *app) checks(ctx context.Context, l *config.Loaded) []checked {
 // checkLedger asks the owner, or opens the ledger, and reports what needs a person.
 func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []checked, instance string) {
 	r := checked{What: "ledger", Detail: c.Store.Path}
-	if _, err := os.Stat(c.Store.Path); errors.Is(err, os.ErrNotExist) {
+	if _, err := os.Stat(c.Store.Path); errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		r.Detail += " is not there yet; run or poll makes it"
 		if err := store.Preview(c.Store.Path); err != nil {
 			r.Verdict, r.Detail, r.code = bad, err.Error(), exitFailed

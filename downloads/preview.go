@@ -58,7 +58,7 @@ func nearest(dir string) (string, error) {
 			return "", fmt.Errorf("%s is not a folder", dir)
 		case err == nil:
 			return dir, nil
-		case !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir):
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) || dir == filepath.Dir(dir):
 			return "", err
 		}
 		dir = filepath.Dir(dir)

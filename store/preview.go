@@ -23,7 +23,7 @@ func Preview(path string) error {
 				return fmt.Errorf("%s can't be made: %s can't be written by uid %d: %w", path, dir, os.Getuid(), err)
 			}
 			return refuseNetwork(dir)
-		case !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir):
+		case !errors.Is(err, fs.ErrNotExist) && !errors.Is(err, unix.ENOTDIR) || dir == filepath.Dir(dir):
 			return err
 		}
 		dir = filepath.Dir(dir)
