@@ -1,0 +1,143 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"recibo/hub"
+	"recibo/reporter"
+	"recibo/rest"
+	"recibo/sandbox"
+	"recibo/store"
+)
+
+// A wish that comes while an attempt is under way is about the next attempt: this one must not use it up.
+func TestAWishDuringAnAttemptIsNotSwallowed(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	for name, test := range map[string]struct {
+		generation    uint64 // of the receipt when the attempt ends; it began with 3
+		force, urgent bool
+	}{
+		"none came": {generation: 3},
+		"it came":   {generation: 4, force: true, urgent: true},
+	} {
+		r := on(store.Delivered, early)
+		r.Generation, r.Force, r.Urgent = test.generation, true, true
+		h.conclude(&transfer{generation: 3}, r, func(_ *transfer, r *store.Receipt) { delivered(r) })
+		if r.Force != test.force || r.Urgent != test.urgent || r.Due.IsZero() != (test.generation == 3) {
+			t.Errorf("%s: force %v, urgent %v, due %v", name, r.Force, r.Urgent, r.Due)
+		}
+	}
+}
+
+// A list that was asked for before an event came may show an older completion than the event is about.
+func TestAListNeverAnswersForANewerEvent(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	report := h.reporter.Add(sandbox.Report{Status: sandbox.Finished})
+	h.work()
+	h.event("e-1", hub.ReportFinished, report.ID)
+	h.until(report.ID, "delivery", in(store.Delivered))
+	asked := h.reporter.Requests().GetsOf[report.ID]
+
+	h.working.Store(false) // hints may be laid as by a sweep that began earlier
+	stale, err := h.Reporter.Page(t.Context(), 1, listLimit, reporter.ListQuery{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.working.Store(true)
+	h.hint(&stale[0], time.Now().Add(-time.Second))
+	h.reporter.Set(report.ID, func(r *sandbox.Report) { r.Seed, r.CompletedAt = r.Seed+1, time.Now() })
+	h.event("e-2", hub.ReportFinished, report.ID)
+	r := h.until(report.ID, "the second generation", func(r *store.Receipt) bool { return len(r.Files) == 2 })
+	if gets := h.reporter.Requests().GetsOf[report.ID] - asked; gets != 1 {
+		t.Errorf("%d descriptions after the second event, want 1\n%s", gets, describeReceipt(r))
+	}
+}
+
+// endlessList answers every page with one of two pages in turn.
+type endlessList struct {
+	Reporter
+	pages int
+}
+
+func (*endlessList) Acquire(context.Context, rest.Class) error { return nil }
+
+func (l *endlessList) Page(_ context.Context, page, limit int, _ reporter.ListQuery) ([]reporter.Report, error) {
+	l.pages++
+	reports := make([]reporter.Report, limit)
+	for i := range reports {
+		reports[i] = reporter.Report{
+			ID: fmt.Sprintf("00000000-0000-7000-8000-%06d%06d", page%2, i), Status: reporter.Processing,
+			CreatedAt: time.Now().Format(time.RFC3339Nano),
+		}
+	}
+	return reports, nil
+}
+
+func TestAListThatGoesRoundInCirclesIsLeft(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	list := &endlessList{}
+	h.Agent.Reporter = list
+	res, err := h.Sweep(t.Context(), Sweep{})
+	if err == nil || res.Complete || !strings.Contains(err.Error(), "page 3 of reporter's list") {
+		t.Errorf("complete %v, %v", res.Complete, err)
+	}
+	if list.pages != 3 {
+		t.Errorf("%d pages were asked for, want 3: the third holds nothing new", list.pages)
+	}
+}
+
+func TestMetadataIsBounded(t *testing.T) {
+	t.Parallel()
+	deep := strings.Repeat(`{"a":`, maxDepth) + `"{[{["` + strings.Repeat("}", maxDepth)
+	for name, test := range map[string]struct {
+		metadata string
+		kept     bool
+	}{
+		"ordinary":                   {`{"a":[1,{"b":"\"]}"}]}`, true},
+		"as deep as may be":          {deep, true},
+		"deeper":                     {`[` + deep + `]`, false},
+		"as long as may be":          {`"` + strings.Repeat("x", maxMetadata-2) + `"`, true},
+		"longer":                     {`"` + strings.Repeat("x", maxMetadata-1) + `"`, false},
+		"brackets in a text are not": {`"` + strings.Repeat(`[`, 2*maxDepth) + `"`, true},
+	} {
+		got := boundedMetadata(json.RawMessage(test.metadata))
+		if (string(got) == test.metadata) != test.kept || !json.Valid(got) {
+			t.Errorf("%s: kept %v, want %v; %.80s", name, !test.kept, test.kept, got)
+		}
+	}
+}
+
+// One wrong clock must not make every id forgotten: what it calls old is looked at a second time.
+func TestAClockThatJumpsForgetsNothing(t *testing.T) {
+	t.Parallel()
+	now := time.Now()
+	h := newHouse(t, nil)
+	h.Now = func() time.Time { return now }
+	h.Retention = 400 * 24 * time.Hour
+	for _, step := range []struct {
+		what   string
+		by     time.Duration
+		steady bool
+	}{
+		{"the first look", 0, true},
+		{"an hour later", time.Hour, true},
+		{"a jump ahead", 500 * 24 * time.Hour, false},
+		{"and back", -500 * 24 * time.Hour, false},
+		{"an hour later", time.Hour, true},
+		{"a long rest", 500 * 24 * time.Hour, false},
+		{"confirmed by a second look", time.Hour, true},
+	} {
+		now = now.Add(step.by)
+		if steady, err := h.clockIsSteady(t.Context()); err != nil || steady != step.steady {
+			t.Errorf("%s: steady %v, %v; want %v", step.what, steady, err, step.steady)
+		}
+	}
+}
