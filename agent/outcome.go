@@ -1,0 +1,143 @@
+package agent
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"recibo/reporter"
+	"recibo/store"
+)
+
+// described copies what upstream says into the receipt.
+func (t *transfer) describedOn(r *store.Receipt) {
+	d := t.report
+	if d == nil {
+		return
+	}
+	r.Status, r.CompletedAt, r.CreatedAt, r.TemplateID = d.Status, d.CompletedAt, d.CreatedAt, d.TemplateID
+	r.Metadata = boundedMetadata(d.Metadata)
+}
+
+// maxMetadata bounds what one receipt keeps of a report's metadata, in bytes.
+const maxMetadata = 256 << 10
+
+// maxDepth bounds how deep it may be nested: encoders of those who read it have limits of their own.
+const maxDepth = 64
+
+func boundedMetadata(m json.RawMessage) json.RawMessage {
+	if len(m) <= maxMetadata && depth(m) <= maxDepth {
+		return m
+	}
+	note, _ := json.Marshal(map[string]any{"recibo": fmt.Sprintf("metadata of %d bytes left out", len(m))})
+	return note
+}
+
+// depth returns how deep a JSON value is nested.
+func depth(m json.RawMessage) int {
+	deepest, now, quoted := 0, 0, false
+	for i := 0; i < len(m); i++ {
+		switch c := m[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			now++
+			deepest = max(deepest, now)
+		case c == '}', c == ']':
+			now--
+		}
+	}
+	return deepest
+}
+
+func (a *Agent) settledSame(t *transfer, r *store.Receipt) {
+	t.describedOn(r)
+	if r.State != store.Delivered {
+		r.Note(a.Now(), "the file of this completion is home already")
+	}
+	delivered(r)
+}
+
+// delivered clears what an undelivered receipt carries.
+func delivered(r *store.Receipt) {
+	r.State, r.Reason, r.FailedSources, r.SourcesKnown = store.Delivered, "", nil, false
+	r.Attempts, r.Asked, r.Stale, r.Force = 0, 0, false, false
+}
+
+func (a *Agent) recordPartial(t *transfer, r *store.Receipt) {
+	same := r.State == store.Partial && reporter.SameCompletion(r.CompletedAt, t.report.CompletedAt)
+	t.describedOn(r)
+	failure := t.report.Failure()
+	r.State, r.Reason, r.SourcesKnown, r.Attempts, r.Stale = store.Partial, failure.Reason, failure.Known, 0, false
+	r.FailedSources = nil
+	for _, s := range failure.Sources {
+		r.FailedSources = append(r.FailedSources, store.FailedSource{Name: s.Name, Code: s.Code})
+	}
+	a.askWhileItMayChange(r)
+	if !same {
+		r.Note(a.Now(), fmt.Sprintf("partial: %d data sources failed", len(r.FailedSources)))
+		a.log(t).Warn("report is partial", "report", r.ID, "failed_sources", len(r.FailedSources))
+	}
+}
+
+func (a *Agent) recordFailure(t *transfer, r *store.Receipt) {
+	same := r.State == store.Failed
+	t.describedOn(r)
+	r.State, r.Reason, r.Attempts, r.Asked, r.Stale = store.Failed, t.report.Failure().Reason, 0, 0, false
+	r.FailedSources, r.SourcesKnown, r.Force = nil, false, false
+	if !same {
+		r.Note(a.Now(), "failed: "+r.Reason)
+		a.log(t).Warn("report failed", "report", r.ID, "reason", r.Reason)
+	}
+}
+
+func (a *Agent) keepDelivered(t *transfer, r *store.Receipt) {
+	if r.Status != t.report.Status {
+		r.Note(a.Now(), "upstream now says "+t.report.Status+"; the delivered file stays")
+		a.log(t).Warn("a delivered report changed upstream; its file stays", "report", r.ID, "status", t.report.Status)
+	}
+	r.Status, r.CompletedAt = t.report.Status, t.report.CompletedAt
+	delivered(r)
+}
+
+func (a *Agent) expectEnd(t *transfer, r *store.Receipt) {
+	now := a.Now()
+	t.describedOn(r)
+	if !knownStatus(r.Status) {
+		r.Reason = fmt.Sprintf("status %q is unknown to this version, taken as not ended", r.Status)
+	}
+	switch r.State {
+	case store.Delivered, store.Partial, store.Failed:
+		// Being generated again: the record stands until there is a new end.
+		a.askWhileItMayChange(r)
+		return
+	}
+	if r.State != store.Expected {
+		r.State = store.Expected
+		r.Note(now, "in progress upstream: "+r.Status)
+	}
+	r.Attempts = 0
+	r.Due = now.Add(jitter(askAgain(r, now)))
+	r.Asked++
+	begun := r.Created
+	if created, ok := reporter.ParseTime(r.CreatedAt); ok {
+		begun = created
+	}
+	if !r.Stale && now.Sub(begun) > a.Config.StaleAfter {
+		r.Stale = true
+		r.Note(now, "stale: in progress for longer than "+a.Config.StaleAfter.String())
+		a.log(t).Warn("report is stale", "report", r.ID, "status", r.Status, "since", begun.UTC().Format(time.RFC3339))
+	}
+}
+
+// askWhileItMayChange makes a receipt due again with back-off, for a bounded time.
+func (a *Agent) askWhileItMayChange(r *store.Receipt) {
+	now := a.Now()
+	if asked := time.Duration(r.Asked) * askCap; asked < changeFor {
+		r.Due = now.Add(jitter(askAgain(r, now)))
+		r.Asked++
+	}
+}
