@@ -64,9 +64,6 @@ func (a *app) checkCommand() *cli.Command {
 const checkTimeout = 15 * time.Second
 
 func (a *app) check(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	loaded, err := a.load(c)
 	if err != nil {
 		if c.Bool("nagios") {

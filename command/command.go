@@ -83,8 +83,17 @@ func jsonFlag() cli.Flag {
 	return &cli.BoolFlag{Name: "json", Usage: "print JSON"}
 }
 
-// command fills in what all commands share.
+// command fills in what all commands share. One that shows neither arguments nor commands in its usage
+// takes none.
 func (a *app) command(c cli.Command) *cli.Command {
+	if action := c.Action; c.ArgsUsage == "" && len(c.Subcommands) == 0 {
+		c.Action = func(ctx *cli.Context) error {
+			if err := noArguments(ctx); err != nil {
+				return err
+			}
+			return action(ctx)
+		}
+	}
 	c.Flags = append(c.Flags, configFlag())
 	for _, f := range c.Flags {
 		if b, ok := f.(*cli.BoolFlag); ok {
@@ -94,6 +103,13 @@ func (a *app) command(c cli.Command) *cli.Command {
 	c.OnUsageError = usageError
 	c.HideHelpCommand = true
 	return &c
+}
+
+func noArguments(c *cli.Context) error {
+	if c.Args().Present() {
+		return usage("%s takes no argument, got %q", c.Command.FullName(), c.Args().First())
+	}
+	return nil
 }
 
 // usageError says in our words what the library found wrong with a flag.

@@ -58,9 +58,6 @@ const demoTime = 10 * time.Minute
 const demoRows = 60
 
 func (a *app) demo(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	n := c.Int("reports")
 	if n < 1 || n > 1_000_000 {
 		return usage("--reports: %d is outside 1 to 1000000", n)

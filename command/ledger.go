@@ -66,9 +66,6 @@ func (a *app) compactCommand() *cli.Command {
 }
 
 func (a *app) compact(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	return a.withLock(c, func(path string) error {
 		if err := exists(path); err != nil {
 			return err

@@ -30,9 +30,6 @@ func (a *app) listCommand() *cli.Command {
 }
 
 func (a *app) list(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	req, err := listRequest(c)
 	if err != nil {
 		return err

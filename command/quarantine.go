@@ -38,9 +38,6 @@ func (a *app) quarantineCommand() *cli.Command {
 }
 
 func (a *app) quarantineList(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	loaded, err := a.load(c)
 	if err != nil {
 		return err

@@ -30,9 +30,6 @@ func (a *app) runCommand() *cli.Command {
 }
 
 func (a *app) run(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	loaded, err := a.load(c)
 	if err != nil {
 		return err
@@ -175,11 +172,4 @@ func durationFlag(c *cli.Context, name string) (time.Duration, error) {
 		return 0, usage("--%s: must be longer than 0", name)
 	}
 	return d, nil
-}
-
-func noArguments(c *cli.Context) error {
-	if c.Args().Present() {
-		return usage("%s takes no argument, got %q", c.Command.FullName(), c.Args().First())
-	}
-	return nil
 }

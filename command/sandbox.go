@@ -30,9 +30,6 @@ func (a *app) sandboxCommand() *cli.Command {
 }
 
 func (a *app) sandbox(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	every, err := durationFlag(c, "every")
 	if err != nil {
 		return err

@@ -17,9 +17,6 @@ func (a *app) statusCommand() *cli.Command {
 }
 
 func (a *app) status(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	loaded, err := a.load(c)
 	if err != nil {
 		return err

@@ -24,9 +24,6 @@ func (a *app) verifyCommand() *cli.Command {
 }
 
 func (a *app) verify(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	loaded, err := a.load(c)
 	if err != nil {
 		return err

@@ -40,9 +40,6 @@ func (a *app) pollCommand() *cli.Command {
 }
 
 func (a *app) poll(c *cli.Context) error {
-	if err := noArguments(c); err != nil {
-		return err
-	}
 	req := console.PollRequest{DryRun: c.Bool("dry-run"), Events: c.Bool("events")}
 	var err error
 	if req.Since, err = durationFlag(c, "since"); err != nil {
