@@ -174,12 +174,6 @@ func in(state store.State) func(*store.Receipt) bool {
 	return func(r *store.Receipt) bool { return r.State == state && r.Handled == r.Generation }
 }
 
-func noted(text string) func(*store.Receipt) bool {
-	return func(r *store.Receipt) bool {
-		return r.Handled == r.Generation &&
-			slices.ContainsFunc(r.Timeline, func(e store.Entry) bool { return strings.Contains(e.What, text) })
-	}
-}
 
 // notes counts the lines of the timeline that begin with a text.
 func notes(r *store.Receipt, prefix string) int {

@@ -122,7 +122,7 @@ func TestWithoutATokenNothingIsSent(t *testing.T) {
 			fmt.Fprint(w, `{"accessToken":"leak-me"}`)
 		}, Auth, "unexpected EOF"},
 		"redirected": {func(w http.ResponseWriter, r *http.Request) {
-			http.Redirect(w, r, "/elsewhere?x=leak-me", 307)
+			http.Redirect(w, r, "/elsewhere?x=leak-me", http.StatusTemporaryRedirect)
 		}, Auth, "redirected to http://127.0.0.1"},
 		"silent": {func(w http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
