@@ -174,7 +174,6 @@ func in(state store.State) func(*store.Receipt) bool {
 	return func(r *store.Receipt) bool { return r.State == state && r.Handled == r.Generation }
 }
 
-
 // notes counts the lines of the timeline that begin with a text.
 func notes(r *store.Receipt, prefix string) int {
 	n := 0
