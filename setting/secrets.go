@@ -26,7 +26,7 @@ func SecretsFromFile(file string) ([]Secret, error) {
 	}
 	secrets := make([]Secret, len(lines))
 	for i, value := range lines {
-		secrets[i] = Secret{&secret{list: list, line: i, value: value}}
+		secrets[i] = Secret{&secret{list: list, line: i, value: hide(value)}}
 	}
 	return secrets, nil
 }
@@ -88,7 +88,7 @@ func (s *secret) readLine() (string, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.line < len(lines) {
-		s.value = lines[s.line]
+		s.value = hide(lines[s.line])
 	}
-	return s.value, err
+	return s.value.reveal(), err
 }

@@ -28,8 +28,21 @@ type secret struct {
 	line int
 
 	mu    sync.Mutex
-	value string
+	value hidden
 	stamp fileStamp
+}
+
+// hidden keeps a value behind a function: fmt calls no methods of what stands in unexported fields of others, and would
+// print it from anything else.
+type hidden func() string
+
+func hide(value string) hidden { return func() string { return value } }
+
+func (h hidden) reveal() string {
+	if h == nil {
+		return ""
+	}
+	return h()
 }
 
 // fileStamp tells whether a file may have changed. Size and inode are part of it because a rotation by rename can keep
@@ -45,7 +58,7 @@ func NewSecret(value string) Secret {
 	if value == "" {
 		return Secret{}
 	}
-	return Secret{&secret{value: value}}
+	return Secret{&secret{value: hide(value)}}
 }
 
 // SecretFromFile returns a secret that is read from file now and again whenever the file changes. White space around
@@ -95,27 +108,27 @@ func (s *secret) read() (string, error) {
 		return s.readLine()
 	}
 	if s.file == "" {
-		return s.value, nil
+		return s.value.reveal(), nil
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	info, err := os.Stat(s.file)
 	if err != nil {
-		return s.value, err
+		return s.value.reveal(), err
 	}
 	stamp := stampOf(info)
 	if stamp == s.stamp {
-		return s.value, nil
+		return s.value.reveal(), nil
 	}
 	data, err := os.ReadFile(s.file)
 	if err != nil {
-		return s.value, err
+		return s.value.reveal(), err
 	}
 	value := strings.TrimSpace(string(data))
 	if value == "" {
-		return s.value, fmt.Errorf("%s: %w", s.file, errNoValue)
+		return s.value.reveal(), fmt.Errorf("%s: %w", s.file, errNoValue)
 	}
-	s.value, s.stamp = value, stamp
+	s.value, s.stamp = hide(value), stamp
 	return value, nil
 }
 
