@@ -19,9 +19,10 @@ build:
 demo: build
 	./recibo demo
 
-# strace shows the order in which files reach the disk.
+# strace shows the order in which files reach the disk; RabbitMQ is started by the tests that need it, on ports of its own.
 setup:
 	@command -v strace >/dev/null || scripts/install strace
+	@scripts/rabbitmq install
 
 test: setup
 	$(GO) test -race -timeout 20m ./...

@@ -42,9 +42,9 @@ func (a *app) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(a.env, func(v string) bool { return strings.HasPrefix(v, "APP_ENC_KEY=") }) {
+	if slices.ContainsFunc(a.env, func(v string) bool { return strings.HasPrefix(v, masterKeyVariable+"=") }) {
 		return usage("APP_ENC_KEY is in the environment: the master key opens database credentials and has no place here").
-			with("derive the keys that are needed on Fetcher's side, and unset APP_ENC_KEY")
+			with("derive the keys that are needed with recibo keys on Fetcher's side, and unset APP_ENC_KEY")
 	}
 	ctx, stop := context.WithCancel(c.Context)
 	defer stop()

@@ -82,9 +82,9 @@ func decode[T any](m json.RawMessage) (*T, error) {
 	return v, nil
 }
 
-// isTerminal tells whether w is one that can show progress and colour.
-func isTerminal(w io.Writer) bool {
-	f, ok := w.(*os.File)
+// isTerminal tells whether a stream is a terminal, with a person at it.
+func isTerminal(stream any) bool {
+	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 

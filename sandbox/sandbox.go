@@ -1,6 +1,7 @@
-// Package sandbox is a Streaming Hub and a Reporter that run inside the process, for demonstrations and tests. Both
-// answer as their contracts say, every fault that a client must survive can be ordered, and the bytes of every report
-// follow from its seed, so that what was brought home can be judged byte for byte without keeping a copy.
+// Package sandbox is a Streaming Hub, a Reporter and a Fetcher that run inside the process, and a RabbitMQ of their own
+// beside it, for demonstrations and tests. They answer as their contracts say, every fault that a client must survive can be
+// ordered, and the bytes of every report and result follow from its seed, so that what was brought home can be judged byte
+// for byte without keeping a copy.
 package sandbox
 
 import (
