@@ -2,12 +2,7 @@ package sandbox
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"fmt"
-	"io"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 )
@@ -70,50 +65,12 @@ func (f *Fetcher) JudgeJobs(dir string, sc JobScenario, name func(id string) str
 	if name == nil {
 		name = func(id string) string { return id + ".json" }
 	}
-	there, err := filesIn(dir)
-	if err != nil {
-		return []string{fmt.Sprintf("%s can't be read: %v", dir, err)}
-	}
-	var complaints []string
+	var want []wanted
 	for _, id := range sc.Completed {
-		file := name(id)
-		if !there[file] {
-			complaints = append(complaints, fmt.Sprintf("%s: the completed job's file is missing", file))
-			continue
-		}
-		delete(there, file)
-		if complaint := f.compare(filepath.Join(dir, filepath.FromSlash(file)), id); complaint != "" {
-			complaints = append(complaints, file+": "+complaint)
-		}
+		size, sum := f.Sum(id)
+		want = append(want, wanted{name(id), "completed job", size, sum})
 	}
-	left := make([]string, 0, len(there))
-	for file := range there {
-		left = append(left, file+": "+whyStrayJob(file, sc))
-	}
-	slices.Sort(left)
-	return append(complaints, left...)
-}
-
-// compare reads a file once.
-func (f *Fetcher) compare(path, id string) string {
-	file, err := os.Open(path)
-	if err != nil {
-		return err.Error()
-	}
-	defer file.Close()
-	hash := sha256.New()
-	size, err := io.Copy(hash, file)
-	if err != nil {
-		return err.Error()
-	}
-	wantSize, wantSum := f.Sum(id)
-	switch sum := hex.EncodeToString(hash.Sum(nil)); {
-	case size != wantSize:
-		return fmt.Sprintf("%d bytes instead of %d", size, wantSize)
-	case sum != wantSum:
-		return fmt.Sprintf("other bytes: sha256 %s instead of %s", sum, wantSum)
-	}
-	return ""
+	return judge(dir, want, func(file string) string { return whyStrayJob(file, sc) })
 }
 
 // whyStrayJob tells what a file that should not be there is about.

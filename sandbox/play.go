@@ -61,33 +61,49 @@ func (s *Sandbox) Judge(dir string, sc Scenario, name func(id, format string) st
 	if name == nil {
 		name = func(id, format string) string { return id + "." + format }
 	}
+	var want []wanted
+	for _, id := range sc.Finished {
+		report, _ := s.Reporter.Get(id)
+		size, sum := s.Reporter.Sum(id)
+		want = append(want, wanted{name(id, report.Format), "finished report", size, sum})
+	}
+	return judge(dir, want, func(file string) string { return whyStray(file, sc) })
+}
+
+// wanted is a file that has to be in a folder.
+type wanted struct {
+	file, of string // its relative name, and what it is the file of
+	size     int64
+	sum      string
+}
+
+// judge compares a folder with what has to be there, and there alone. stray tells what any other file is.
+func judge(dir string, want []wanted, stray func(file string) string) []string {
 	there, err := filesIn(dir)
 	if err != nil {
 		return []string{fmt.Sprintf("%s can't be read: %v", dir, err)}
 	}
 	var complaints []string
-	for _, id := range sc.Finished {
-		report, _ := s.Reporter.Get(id)
-		file := name(id, report.Format)
-		if !there[file] {
-			complaints = append(complaints, fmt.Sprintf("%s: the finished report's file is missing", file))
+	for _, w := range want {
+		if !there[w.file] {
+			complaints = append(complaints, fmt.Sprintf("%s: the %s's file is missing", w.file, w.of))
 			continue
 		}
-		delete(there, file)
-		if complaint := s.compare(filepath.Join(dir, filepath.FromSlash(file)), id); complaint != "" {
-			complaints = append(complaints, file+": "+complaint)
+		delete(there, w.file)
+		if complaint := compare(filepath.Join(dir, filepath.FromSlash(w.file)), w); complaint != "" {
+			complaints = append(complaints, w.file+": "+complaint)
 		}
 	}
 	left := make([]string, 0, len(there))
 	for file := range there {
-		left = append(left, file+": "+whyStray(file, sc))
+		left = append(left, file+": "+stray(file))
 	}
 	slices.Sort(left)
 	return append(complaints, left...)
 }
 
 // compare reads a file once.
-func (s *Sandbox) compare(path, id string) string {
+func compare(path string, want wanted) string {
 	file, err := os.Open(path)
 	if err != nil {
 		return err.Error()
@@ -98,12 +114,11 @@ func (s *Sandbox) compare(path, id string) string {
 	if err != nil {
 		return err.Error()
 	}
-	wantSize, wantSum := s.Reporter.Sum(id)
 	switch sum := hex.EncodeToString(hash.Sum(nil)); {
-	case size != wantSize:
-		return fmt.Sprintf("%d bytes instead of %d", size, wantSize)
-	case sum != wantSum:
-		return fmt.Sprintf("other bytes: sha256 %s instead of %s", sum, wantSum)
+	case size != want.size:
+		return fmt.Sprintf("%d bytes instead of %d", size, want.size)
+	case sum != want.sum:
+		return fmt.Sprintf("other bytes: sha256 %s instead of %s", sum, want.sum)
 	}
 	return ""
 }
