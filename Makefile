@@ -1,4 +1,4 @@
-# make demo    build and play the main job, everything embedded
+# make demo    build and play the main job, everything embedded; installs RabbitMQ for it where that can be done
 # make test    set up what the tests need, and run all of them with the race detector
 # make lint    gofmt, go vet, staticcheck, govulncheck; installs what it needs into ./bin
 # make bench   ratios to a limit measured in the same run
@@ -16,7 +16,9 @@ GOVULNCHECK := $(BIN)/govulncheck-1.9.0
 build:
 	$(GO) build -trimpath -o recibo .
 
+# Where RabbitMQ can't be installed, the demo says so and goes without Fetcher's part.
 demo: build
+	@scripts/rabbitmq install || true
 	./recibo demo
 
 # strace shows the order in which files reach the disk; RabbitMQ is started by the tests that need it, on ports of its own.

@@ -49,7 +49,7 @@ func (a *Agent) Admit(ctx context.Context, batch []hub.Delivery) ([]hub.Outcome,
 			a.counts.quarantined.Add(1)
 			reason := d.Reason
 			if result == store.Conflict {
-				reason = "the event id was used before for another event or report"
+				reason = "the event id was used before for another event, body, report or job"
 			}
 			a.Log.Warn("event quarantined", "origin", d.Origin, "event", d.Event.ID, "reason", reason)
 		}
@@ -65,18 +65,23 @@ func admission(d hub.Delivery) store.Admission {
 		Feed:      store.Reports,
 		EventID:   e.ID,
 		EventName: e.Name,
-		Receipt:   store.Key{Kind: store.Report, ID: e.ReportID},
+		Receipt:   store.Key{Kind: store.Report, ID: hub.CanonicalID(e.ReportID)},
 		Transport: d.Transport,
 		Origin:    d.Origin,
 		Source:    e.Source,
 		Tenant:    e.Tenant,
 	}
+	if d.Feed == hub.Jobs {
+		adm.Feed, adm.Receipt.Kind = store.Jobs, store.Job
+		if d.Verdict == hub.Accept {
+			adm.Body = e.Data // signed: it is what the job is settled from
+		}
+	}
 	// The bytes go along in any case: the ledger keeps them only of what it quarantines.
 	adm.Headers, adm.Data = e.Headers, d.Raw
 	if d.Verdict == hub.Quarantine {
 		adm.Quarantine = &store.Quarantined{
-			Feed: store.Reports, Transport: d.Transport, Origin: d.Origin, Reason: d.Reason,
-			EventID: e.ID, EventName: e.Name, Receipt: adm.Receipt, Headers: e.Headers, Data: d.Raw,
+			Reason: d.Reason, Headers: e.Headers, Data: d.Raw,
 		}
 	}
 	return adm

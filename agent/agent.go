@@ -33,15 +33,21 @@ type Reporter interface {
 type Options struct {
 	Config        Config
 	Ledger        *store.Store
-	Folder        *downloads.Folder // nil: nothing is brought home
-	Manifest      bool              // write <file>.receipt.json
-	MaxSize       setting.Size      // of a file; 0: as the folder says
-	Retention     time.Duration     // of settled receipts; 0 keeps them
-	Reporter      Reporter          // nil: there is no authority, so nothing is settled
-	Subscriptions []hub.Subscription
-	Log           *slog.Logger
-	Now           func() time.Time
-	Step          func(Step) // tests stop the process at a step; nil otherwise
+	Folder        *downloads.Folder  // nil: nothing is brought home
+	Manifest      bool               // write <file>.receipt.json
+	MaxSize       setting.Size       // of a file; 0: as the folder says
+	Retention     time.Duration      // of settled receipts; 0 keeps them
+	Reporter      Reporter           // nil: there is nobody to ask about reports, so they stay due
+	Subscriptions []hub.Subscription // of reports
+
+	Fetcher          Fetcher // nil: jobs stay due
+	JobSubscriptions []hub.Subscription
+	JobFolders       []*downloads.Folder // by the number of the Fetcher; nil or missing: Folder
+	JobsFile         string              // of ids to expect; empty: none
+
+	Log  *slog.Logger
+	Now  func() time.Time
+	Step func(Step) // tests stop the process at a step; nil otherwise
 }
 
 // Step is a numbered point of publishing and settling.
@@ -70,6 +76,8 @@ type Agent struct {
 	described *queue // to be described
 	hinted    *queue // described already by a list
 	ready     *queue // to be downloaded
+	weighed   *queue // jobs whose events are to be weighed
+	fetching  []fetching
 	wake      chan struct{}
 	rebound   chan struct{}
 	again     atomic.Bool // something may be due that lies behind the scheduler's mark
@@ -78,10 +86,8 @@ type Agent struct {
 	active map[store.Key]*transfer
 	hints  map[store.Key]hint // descriptions that a list has just given
 	sweep  *sweeping          // the sweep in progress, which others join
-	// orphans are staged files of announcements that failed: whether the ledger holds them shows when it can be read again.
-	orphans map[string]store.Key
 
-	folder  trouble // of the download folder
+	outlets []*outlet // none without a folder
 	settles settles
 	working atomic.Bool
 	started chan struct{} // closed once Work takes up its work, or can't
@@ -102,18 +108,21 @@ func New(o Options) *Agent {
 	if o.Step == nil {
 		o.Step = func(Step) {}
 	}
-	return &Agent{
+	a := &Agent{
 		Options:   o,
 		described: newQueue(),
 		hinted:    newQueue(),
 		ready:     newQueue(),
+		weighed:   newQueue(),
+		fetching:  newFetching(o.Fetcher),
 		wake:      make(chan struct{}, 1),
 		rebound:   make(chan struct{}, 1),
 		active:    map[store.Key]*transfer{},
 		started:   make(chan struct{}),
-		orphans:   map[string]store.Key{},
 		hints:     map[store.Key]hint{},
 	}
+	a.newOutlets()
+	return a
 }
 
 // Run is the daemon: it takes events in, settles what is due, sweeps and prunes until ctx ends. Intake stops first, work
@@ -126,6 +135,11 @@ func (a *Agent) Run(ctx context.Context) error {
 		wg.Go(func() { a.subscribe(intake, stop, s) })
 		wg.Go(func() { a.followBindings(intake, s) })
 	}
+	for _, s := range a.JobSubscriptions {
+		wg.Go(func() { a.subscribe(intake, stop, s) })
+		wg.Go(func() { a.askAfterBindings(intake, s) })
+	}
+	wg.Go(func() { a.expectJobsOnSchedule(intake) })
 	wg.Go(func() { a.pollOnSchedule(intake) })
 	wg.Go(func() { a.pruneOnSchedule(intake) })
 	err := a.Work(intake)
@@ -154,12 +168,8 @@ func (a *Agent) Work(ctx context.Context) error {
 	var workers, loops sync.WaitGroup
 	describers := max(4, a.Config.Workers)
 	loops.Go(func() { a.schedule(ctx) })
-	if a.Reporter != nil {
-		loops.Go(func() { a.dispatch(ctx, work, &workers, describeLane(a, describers)) })
-		loops.Go(func() { a.dispatch(ctx, work, &workers, hintLane(a, describers)) })
-		if a.Folder != nil {
-			loops.Go(func() { a.dispatch(ctx, work, &workers, downloadLane(a, a.Config.Workers)) })
-		}
+	for _, l := range append(a.reportLanes(describers), a.jobLanes(describers)...) {
+		loops.Go(func() { a.dispatch(ctx, work, &workers, l) })
 	}
 	loops.Wait()
 	timer := time.AfterFunc(a.Config.Shutdown, cut)

@@ -13,14 +13,13 @@ import (
 
 // failed ends an attempt with an error. Only what is about this very report spends its budget.
 func (a *Agent) failed(ctx context.Context, t *transfer, err error) {
-	var e *rest.Error
-	isREST := errors.As(err, &e)
-	if ctx.Err() != nil || isREST && e.Service() {
+	if ctx.Err() != nil || ofService(err) {
 		a.interrupted(ctx, t, err)
 		return
 	}
 	var retryAt time.Time
-	if isREST {
+	var e *rest.Error
+	if errors.As(err, &e) {
 		retryAt = e.RetryAt
 	}
 	hopeless := onlyAPersonCanHelp(err)
@@ -39,9 +38,9 @@ func (a *Agent) failed(ctx context.Context, t *transfer, err error) {
 		r.Note(a.Now(), fmt.Sprintf("attempt %d failed: %s", r.Attempts, err))
 	})
 	if parked {
-		a.Log.Warn("report parked", "report", t.key.ID, "reason", err)
+		a.Log.Warn(string(t.key.Kind)+" parked", string(t.key.Kind), t.key.ID, "reason", err)
 	} else {
-		a.Log.Warn("attempt failed", "report", t.key.ID, "error", err)
+		a.Log.Warn("attempt failed", string(t.key.Kind), t.key.ID, "error", err)
 	}
 	a.finish(t)
 }
@@ -53,15 +52,21 @@ func (a *Agent) park(r *store.Receipt) {
 	if r.Newest() == nil {
 		r.State = store.Parked
 	} else {
-		r.State = store.Delivered
+		r.State = homeState(r)
 	}
+}
+
+// ofService reports whether an error is the trouble of Reporter, Fetcher or the object store, whose gate has closed.
+func ofService(err error) bool {
+	var e interface{ Service() bool }
+	return errors.As(err, &e) && e.Service()
 }
 
 // hindered ends an attempt that this machine did not let succeed: no room, no right, something else in the folder. It says
 // nothing about the report, so no budget is spent; the wait grows, and others, which may fit, go on. When nothing fits
 // the lane of downloads itself stops.
 func (a *Agent) hindered(ctx context.Context, t *transfer, err error) {
-	a.Log.Error("a report can't be kept here; it stays due", "report", t.key.ID, "error", err)
+	a.Log.Error("a "+string(t.key.Kind)+" can't be kept here; it stays due", string(t.key.Kind), t.key.ID, "error", err)
 	a.settle(ctx, t, func(t *transfer, r *store.Receipt) { a.waitWithoutBlame(r, err) })
 	a.finish(t)
 }
@@ -80,10 +85,9 @@ func (a *Agent) waitWithoutBlame(r *store.Receipt, err error) {
 // agent is stopping. The receipt stays due as it was, and a closed gate holds the next attempt.
 func (a *Agent) interrupted(ctx context.Context, t *transfer, err error) {
 	if ctx.Err() == nil {
-		a.Log.Warn("interrupted; the report stays due", "report", t.key.ID, "error", err)
+		a.Log.Warn("interrupted; the "+string(t.key.Kind)+" stays due", string(t.key.Kind), t.key.ID, "error", err)
 	}
-	var e *rest.Error
-	if ctx.Err() == nil && !errors.As(err, &e) {
+	if ctx.Err() == nil && !ofService(err) {
 		// Trouble of this machine has no gate: a pause keeps the attempt from spinning.
 		sleep(ctx, a.Config.Backoff.Min)
 	}

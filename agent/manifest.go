@@ -40,10 +40,10 @@ func (a *Agent) rehearse(ctx context.Context, t *transfer, outcome func(*transfe
 		return // the settlement meets the same trouble, and tells
 	}
 	before, file := r.State, fileOf(r)
-	a.conclude(&transfer{key: t.key, generation: t.generation, report: t.report, rehearsal: true}, r, outcome)
+	a.conclude(&transfer{key: t.key, generation: t.generation, described: t.described, rehearsal: true}, r, outcome)
 	names := []string{r.ID}
 	switch {
-	case r.State == store.Delivered && fileOf(r) != file:
+	case r.Newest() != nil && r.State == homeState(r) && fileOf(r) != file:
 		names = []string{r.Newest().Name}
 		if before == store.Partial || before == store.Failed {
 			names = append(names, r.ID) // it stands there with the earlier state
@@ -52,7 +52,7 @@ func (a *Agent) rehearse(ctx context.Context, t *transfer, outcome func(*transfe
 		return
 	}
 	if err := a.writeManifests(r, names); err != nil {
-		a.Log.Warn("the manifest could not be written", "report", r.ID, "error", err)
+		a.Log.Warn("the manifest could not be written", string(r.Kind), r.ID, "error", err)
 	}
 }
 
@@ -74,9 +74,13 @@ func (a *Agent) writeManifests(r *store.Receipt, names []string) error {
 		m.File, m.Size, m.SHA256, m.Revision, m.Proof = f.Name, f.Size, f.SHA256, f.Revision, f.Proof
 	}
 	data, err := json.MarshalIndent(m, "", "  ")
+	mode := ""
+	if r.Kind == store.Job && a.Fetcher != nil {
+		mode = a.Fetcher.Mode() // it holds the requester's metadata
+	}
 	for _, name := range names {
 		if err == nil {
-			err = a.Folder.WriteManifest(name, append(data, '\n'))
+			err = a.outletOf(r).folder.WriteManifest(name, append(data, '\n'), mode)
 		}
 	}
 	return err

@@ -7,7 +7,7 @@ import (
 	"recibo/store"
 )
 
-// action is what follows from a description of a report.
+// action is what follows from a description of a report or job.
 type action int
 
 const (
@@ -21,20 +21,20 @@ const (
 
 // next decides from what is on record and what the authority just said, and from nothing else: the name of an event
 // is a hint and has no say here.
-func next(r *store.Receipt, status, completedAt string) action {
+func next(r *store.Receipt, end ending, completion string) action {
 	home := r.Newest() != nil
-	switch status {
-	case reporter.Finished:
-		if home && !r.Force && reporter.SameCompletion(r.Settled, completedAt) {
+	switch end {
+	case finished:
+		if home && !r.Force && reporter.SameCompletion(r.Settled, completion) {
 			return settled
 		}
 		return download
-	case reporter.Partial:
+	case partial:
 		if home {
 			return keep // a delivered report never degrades
 		}
 		return record
-	case reporter.Failed:
+	case failed:
 		if home {
 			return keep
 		}
@@ -42,15 +42,6 @@ func next(r *store.Receipt, status, completedAt string) action {
 	default:
 		return expect
 	}
-}
-
-// knownStatus tells whether this version knows what the status means.
-func knownStatus(status string) bool {
-	switch status {
-	case reporter.Processing, reporter.PendingExtraction, reporter.Finished, reporter.Partial, reporter.Failed:
-		return true
-	}
-	return false
 }
 
 // Bounds of asking again about what has not ended, and about what may still change.

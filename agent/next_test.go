@@ -4,6 +4,7 @@ import (
 	"testing"
 	"time"
 
+	"recibo/reporter"
 	"recibo/store"
 )
 
@@ -37,6 +38,7 @@ func TestNext(t *testing.T) {
 		expected  = func() *store.Receipt { return on(store.Expected, "") }
 		pending   = func() *store.Receipt { return on(store.Pending, "") }
 		delivered = func() *store.Receipt { return on(store.Delivered, early) }
+		encrypted = func() *store.Receipt { return on(store.Encrypted, early) }
 		partial   = func() *store.Receipt { return on(store.Partial, "") }
 		failed    = func() *store.Receipt { return on(store.Failed, "") }
 		parked    = func() *store.Receipt { return on(store.Parked, "") }
@@ -103,13 +105,21 @@ func TestNext(t *testing.T) {
 		{"made due again: a fresh start", parked, "PendingExtraction", "", expect},
 		{"a status of a newer version: not an end that is known", parked, "Archived", "", expect},
 
+		{"its object is home as it is stored", encrypted, "Finished", early, settled},
+		{"another completion", encrypted, "Finished", late, download},
+		{"what is home never degrades", encrypted, "Partial", late, keep},
+		{"what is home never degrades", encrypted, "Error", late, keep},
+		{"being run again", encrypted, "Processing", "", expect},
+		{"being run again", encrypted, "PendingExtraction", "", expect},
+		{"a status of a newer version: not an end that is known", encrypted, "Archived", "", expect},
+
 		{"statuses are verbatim: another case is another status", pending, "finished", early, expect},
 		{"no status at all", pending, "", early, expect},
 	}
 	covered := map[store.State]map[string]bool{}
 	for _, tt := range tests {
 		r := tt.receipt()
-		if got := next(r, tt.status, tt.completed); got != tt.want {
+		if got := next(r, ofReport(&reporter.Report{Status: tt.status}).end, tt.completed); got != tt.want {
 			t.Errorf("%s (settled %q) described as %s %s: got action %d, want %d: %s",
 				r.State, r.Settled, tt.status, tt.completed, got, tt.want, tt.why)
 		}

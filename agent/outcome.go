@@ -5,19 +5,10 @@ import (
 	"fmt"
 	"time"
 
+	"recibo/fetcher"
 	"recibo/reporter"
 	"recibo/store"
 )
-
-// described copies what upstream says into the receipt.
-func (t *transfer) describedOn(r *store.Receipt) {
-	d := t.report
-	if d == nil {
-		return
-	}
-	r.Status, r.CompletedAt, r.CreatedAt, r.TemplateID = d.Status, d.CompletedAt, d.CreatedAt, d.TemplateID
-	r.Metadata = boundedMetadata(d.Metadata)
-}
 
 // maxMetadata bounds what one receipt keeps of a report's metadata, in bytes.
 const maxMetadata = 256 << 10
@@ -55,22 +46,30 @@ func depth(m json.RawMessage) int {
 
 func (a *Agent) settledSame(t *transfer, r *store.Receipt) {
 	t.describedOn(r)
-	if r.State != store.Delivered {
+	if r.State != homeState(r) {
 		r.Note(a.Now(), "the file of this completion is home already")
 	}
 	delivered(r)
 }
 
+// homeState is the state of a receipt whose newest file is home.
+func homeState(r *store.Receipt) store.State {
+	if r.Newest().Proof == string(fetcher.Sealed) {
+		return store.Encrypted
+	}
+	return store.Delivered
+}
+
 // delivered clears what an undelivered receipt carries.
 func delivered(r *store.Receipt) {
-	r.State, r.Reason, r.FailedSources, r.SourcesKnown = store.Delivered, "", nil, false
+	r.State, r.Reason, r.FailedSources, r.SourcesKnown = homeState(r), "", nil, false
 	r.Attempts, r.Asked, r.Stale, r.Force = 0, 0, false, false
 }
 
 func (a *Agent) recordPartial(t *transfer, r *store.Receipt) {
-	same := r.State == store.Partial && reporter.SameCompletion(r.CompletedAt, t.report.CompletedAt)
+	same := r.State == store.Partial && reporter.SameCompletion(r.CompletedAt, t.described.completedAt)
 	t.describedOn(r)
-	failure := t.report.Failure()
+	failure := t.described.failure
 	r.State, r.Reason, r.SourcesKnown, r.Attempts, r.Stale = store.Partial, failure.Reason, failure.Known, 0, false
 	r.FailedSources = nil
 	for _, s := range failure.Sources {
@@ -86,31 +85,35 @@ func (a *Agent) recordPartial(t *transfer, r *store.Receipt) {
 func (a *Agent) recordFailure(t *transfer, r *store.Receipt) {
 	same := r.State == store.Failed
 	t.describedOn(r)
-	r.State, r.Reason, r.Attempts, r.Asked, r.Stale = store.Failed, t.report.Failure().Reason, 0, 0, false
+	r.State, r.Reason, r.Attempts, r.Asked, r.Stale = store.Failed, t.described.failure.Reason, 0, 0, false
 	r.FailedSources, r.SourcesKnown, r.Force = nil, false, false
 	if !same {
 		r.Note(a.Now(), "failed: "+r.Reason)
-		a.log(t).Warn("report failed", "report", r.ID, "reason", r.Reason)
+		a.log(t).Warn(string(r.Kind)+" failed", string(r.Kind), r.ID, "reason", r.Reason)
 	}
 }
 
 func (a *Agent) keepDelivered(t *transfer, r *store.Receipt) {
-	if r.Status != t.report.Status {
-		r.Note(a.Now(), "upstream now says "+t.report.Status+"; the delivered file stays")
-		a.log(t).Warn("a delivered report changed upstream; its file stays", "report", r.ID, "status", t.report.Status)
+	d := t.described
+	if r.Status != d.status {
+		r.Note(a.Now(), "upstream now says "+d.status+"; the delivered file stays")
+		a.log(t).Warn("a delivered "+string(r.Kind)+" changed upstream; its file stays", string(r.Kind), r.ID, "status", d.status)
 	}
-	r.Status, r.CompletedAt = t.report.Status, t.report.CompletedAt
+	r.Status, r.CompletedAt = d.status, d.completedAt
+	if r.Generation == t.generation {
+		r.Contested = false
+	}
 	delivered(r)
 }
 
 func (a *Agent) expectEnd(t *transfer, r *store.Receipt) {
 	now := a.Now()
 	t.describedOn(r)
-	if !knownStatus(r.Status) {
+	if t.described.unknown {
 		r.Reason = fmt.Sprintf("status %q is unknown to this version, taken as not ended", r.Status)
 	}
 	switch r.State {
-	case store.Delivered, store.Partial, store.Failed:
+	case store.Delivered, store.Encrypted, store.Partial, store.Failed:
 		// Being generated again: the record stands until there is a new end.
 		a.askWhileItMayChange(r)
 		return
@@ -129,7 +132,7 @@ func (a *Agent) expectEnd(t *transfer, r *store.Receipt) {
 	if !r.Stale && now.Sub(begun) > a.Config.StaleAfter {
 		r.Stale = true
 		r.Note(now, "stale: in progress for longer than "+a.Config.StaleAfter.String())
-		a.log(t).Warn("report is stale", "report", r.ID, "status", r.Status, "since", begun.UTC().Format(time.RFC3339))
+		a.log(t).Warn(string(r.Kind)+" is stale", string(r.Kind), r.ID, "status", r.Status, "since", begun.UTC().Format(time.RFC3339))
 	}
 }
 

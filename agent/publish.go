@@ -5,16 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"time"
 
 	"recibo/downloads"
+	"recibo/fetcher"
 	"recibo/reporter"
 	"recibo/rest"
 	"recibo/store"
 )
 
-// bringHome downloads one report and gives it its place.
+// bringHome downloads one report, or fetches the result of one job, and gives it its place.
 func (a *Agent) bringHome(ctx context.Context, t *transfer) {
-	rec, err := a.receive(ctx, t)
+	receive := a.receive
+	if t.key.Kind == store.Job {
+		receive = a.receiveResult
+	}
+	rec, err := receive(ctx, t)
 	if err == nil {
 		err = a.place(ctx, t, rec)
 	}
@@ -24,11 +30,12 @@ func (a *Agent) bringHome(ctx context.Context, t *transfer) {
 	}
 	var (
 		call   *rest.Error
+		result *fetcher.ResultError
 		format *downloads.NotTheFormatError
 		name   *downloads.NameError
 	)
 	switch {
-	case errors.As(err, &call), errors.As(err, &format), errors.As(err, &name), onlyAPersonCanHelp(err),
+	case errors.As(err, &call), errors.As(err, &result), errors.As(err, &format), errors.As(err, &name), onlyAPersonCanHelp(err),
 		errors.Is(err, errCut), errors.Is(err, errDiffer):
 		a.failed(ctx, t, err)
 	case errors.Is(err, downloads.ErrGone), errors.Is(err, store.ErrUnavailable), ctx.Err() != nil:
@@ -50,7 +57,7 @@ func (a *Agent) place(ctx context.Context, t *transfer, rec *received) error {
 		if newest.SHA256 == rec.sum && newest.Size == rec.size {
 			verdict := downloads.Sound
 			if r.Force {
-				if verdict, err = a.Folder.Verify(ctx, newest.Name, newest.Size, newest.SHA256, nil); err != nil {
+				if verdict, err = t.outlet.folder.Verify(ctx, newest.Name, newest.Size, newest.SHA256, nil); err != nil {
 					return errors.Join(err, rec.staged.Discard())
 				}
 			}
@@ -78,13 +85,15 @@ const renames = 3
 
 // publish announces the publication in the ledger, renames, and settles (law: publishing is announced).
 func (a *Agent) publish(ctx context.Context, t *transfer, r *store.Receipt, rec *received, revision int) error {
-	completed, _ := reporter.ParseTime(t.completion())
 	where := downloads.Place{
-		ID: r.ID, Ext: rec.ext, Revision: revision, Template: t.template(r), Tenant: r.Tenant, Completed: completed,
+		ID: r.ID, Ext: rec.ext, Revision: revision, Template: t.template(r), Tenant: r.Tenant, Completed: t.completedAt(),
 	}
-	p, err := a.Folder.Prepare(ctx, where, rec.staged, held(r)...)
+	if newest := r.Newest(); newest != nil && rec.ext == extResult && newest.Proof == string(fetcher.Sealed) {
+		where.Revision = 1 // the earlier one has another extension
+	}
+	p, err := t.outlet.folder.Prepare(ctx, where, rec.staged, held(r)...)
 	for try := 0; err == nil; try++ {
-		if err = a.forRepair(ctx, r, revision, &p); err != nil {
+		if err = a.forRepair(ctx, t, r, revision, &p); err != nil {
 			break
 		}
 		intent := a.intent(t, rec, &p, revision)
@@ -95,12 +104,12 @@ func (a *Agent) publish(ctx context.Context, t *transfer, r *store.Receipt, rec 
 		if err := a.announce(ctx, t, intent, p.Foreign); err != nil {
 			// The outcome of the commit may be unknown: the staged file stays until the ledger can be read again.
 			a.mu.Lock()
-			a.orphans[p.Staged] = t.key
+			t.outlet.orphans[p.Staged] = t.key
 			a.mu.Unlock()
 			return fmt.Errorf("announcing %s: %w", p.Name, err)
 		}
 		a.Step(StepAnnounced)
-		err = a.Folder.Publish(ctx, p.Publication)
+		err = t.outlet.folder.Publish(ctx, p.Publication)
 		if err == nil {
 			a.Step(StepPublished)
 			a.settleAnnounced(ctx, t, intent)
@@ -116,21 +125,30 @@ func (a *Agent) publish(ctx context.Context, t *transfer, r *store.Receipt, rec 
 		if !errors.As(err, &occupied) || try == renames {
 			break
 		}
-		p, err = a.Folder.PrepareAgain(ctx, where, p.Publication, held(r)...)
+		p, err = t.outlet.folder.PrepareAgain(ctx, where, p.Publication, held(r)...)
 	}
 	return errors.Join(err, rec.staged.Discard())
 }
 
 func (t *transfer) completion() string {
-	if t.report == nil {
+	if t.described == nil {
 		return ""
 	}
-	return t.report.CompletedAt
+	return t.described.completion()
+}
+
+// completedAt is the time of completion, zero where it is not known.
+func (t *transfer) completedAt() time.Time {
+	if t.described == nil {
+		return time.Time{}
+	}
+	at, _ := reporter.ParseTime(t.described.completedAt)
+	return at
 }
 
 func (t *transfer) template(r *store.Receipt) string {
-	if t.report != nil {
-		return t.report.TemplateID
+	if t.described != nil {
+		return t.described.templateID
 	}
 	return r.TemplateID
 }
@@ -147,12 +165,12 @@ func held(r *store.Receipt) []downloads.Held {
 }
 
 // forRepair lets a file that a person asked for again take its own old name even where damaged bytes hold it.
-func (a *Agent) forRepair(ctx context.Context, r *store.Receipt, revision int, p *downloads.Prepared) error {
+func (a *Agent) forRepair(ctx context.Context, t *transfer, r *store.Receipt, revision int, p *downloads.Prepared) error {
 	newest := r.Newest()
 	if !r.Force || newest == nil || newest.Revision != revision || p.Same || p.Name == newest.Name {
 		return nil
 	}
-	there, err := a.Folder.Bytes(ctx, newest.Name)
+	there, err := t.outlet.folder.Bytes(ctx, newest.Name)
 	if err != nil {
 		return err
 	}
@@ -164,7 +182,8 @@ func (a *Agent) intent(t *transfer, rec *received, p *downloads.Prepared, revisi
 	i := &store.Intent{
 		Staged: p.Staged,
 		File: store.File{
-			Revision: revision, Name: p.Name, Size: rec.size, SHA256: rec.sum, Proof: rec.proof, Completion: t.completion(),
+			Revision: revision, Name: p.Name, Size: rec.size, SHA256: rec.sum, Proof: rec.proof, Rows: rec.rows, HMAC: rec.hmac,
+			Completion: t.completion(),
 		},
 		Generation: t.generation,
 		At:         a.Now(),
@@ -179,7 +198,7 @@ func (a *Agent) intent(t *transfer, rec *received, p *downloads.Prepared, revisi
 func (a *Agent) announce(ctx context.Context, t *transfer, intent *store.Intent, foreign []string) error {
 	return a.Ledger.Change(context.WithoutCancel(ctx), []store.Key{t.key}, func(r *store.Receipt, _ bool) bool {
 		t.describedOn(r)
-		r.Undescribed = t.report == nil
+		r.Undescribed = t.described == nil
 		r.Intent = intent
 		for _, name := range foreign {
 			r.Note(a.Now(), name+" is a file that is not ours; it was left alone")
@@ -213,16 +232,16 @@ func (a *Agent) settleAnnounced(ctx context.Context, t *transfer, intent *store.
 	}
 	a.counts.delivered.Add(1)
 	a.counts.bytes.Add(uint64(intent.File.Size))
-	a.Log.Info("report delivered", "report", t.key.ID, "file", intent.File.Name, "bytes", intent.File.Size)
+	a.Log.Info(string(t.key.Kind)+" delivered", string(t.key.Kind), t.key.ID, "file", intent.File.Name, "bytes", intent.File.Size)
 }
 
 // tookOver settles with a file that was under its final name already, with the right bytes.
 func (a *Agent) tookOver(f store.File) func(*transfer, *store.Receipt) {
 	return func(t *transfer, r *store.Receipt) {
 		t.describedOn(r)
-		r.Undescribed = t.report == nil
+		r.Undescribed = t.described == nil
 		a.addFile(t, r, f, "taken over from the folder:")
-		a.log(t).Info("report taken over: its bytes are in the folder already", "report", r.ID, "file", f.Name)
+		a.log(t).Info("taken over: the bytes are in the folder already", string(r.Kind), r.ID, "file", f.Name)
 	}
 }
 
@@ -242,7 +261,7 @@ func (a *Agent) addFile(t *transfer, r *store.Receipt, f store.File, how string)
 	what := how + " " + f.Name
 	if f.Revision > 1 {
 		what += ", revision " + strconv.Itoa(f.Revision)
-		a.log(t).Warn("a delivered report was generated again with other bytes", "report", r.ID, "file", f.Name, "revision", f.Revision)
+		a.log(t).Warn("a delivered "+string(r.Kind)+" was generated again with other bytes", string(r.Kind), r.ID, "file", f.Name, "revision", f.Revision)
 	}
 	r.Note(f.Published, what)
 	delivered(r)

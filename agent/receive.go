@@ -19,6 +19,8 @@ import (
 type received struct {
 	staged     *downloads.Staged
 	ext, proof string
+	rows       int64  // of a job's result
+	hmac       string // of a job's result
 	size       int64
 	sum        string
 }
@@ -39,7 +41,7 @@ var chunks = sync.Pool{New: func() any { b := make([]byte, chunk); return &b }}
 // receive downloads one report into the staging folder and proves that it is whole. The permit for the download is
 // used up in any case.
 func (a *Agent) receive(ctx context.Context, t *transfer) (*received, error) {
-	staged, err := a.Folder.Stage(t.key.ID)
+	staged, err := t.outlet.folder.Stage(t.key.ID)
 	if err != nil {
 		a.Reporter.Cancel(rest.Download)
 		return nil, err
@@ -63,7 +65,7 @@ func (a *Agent) receiveInto(ctx context.Context, t *transfer, staged *downloads.
 	if err != nil {
 		return nil, err
 	}
-	ext, err := extension(d, t.report)
+	ext, err := extension(d, t.described)
 	if err != nil {
 		return nil, errors.Join(err, d.Body.Close())
 	}
@@ -96,10 +98,10 @@ func (a *Agent) receiveInto(ctx context.Context, t *transfer, staged *downloads.
 
 // extension is that of the file name in the answer, then the format in the description, then the media type. Reporter has
 // no reports in JSON: that is an error with a status of success.
-func extension(d *reporter.Download, report *reporter.Report) (string, error) {
+func extension(d *reporter.Download, described *description) (string, error) {
 	name := d.FileName
-	if name == "" && report != nil && report.OutputFormat != "" {
-		name = "report." + report.OutputFormat
+	if name == "" && described != nil && described.format != "" {
+		name = "report." + described.format
 	}
 	ext := downloads.Ext(d.ContentType, name)
 	if ext == "json" || ext == "json.enc" {

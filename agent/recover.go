@@ -16,7 +16,7 @@ func (a *Agent) recoverIntents(ctx context.Context) error {
 	if a.Folder == nil {
 		return nil
 	}
-	claimed := map[string]bool{}
+	claimed := map[string]bool{}    // names of staged files differ between folders
 	var damaged *store.DamagedError // of rows whose claims are unknown
 	var after store.Key
 	for {
@@ -30,7 +30,7 @@ func (a *Agent) recoverIntents(ctx context.Context) error {
 		for _, r := range open {
 			after = r.Key()
 			if err := a.settleIntent(ctx, r); err != nil {
-				a.Log.Warn("an open publication could not be settled", "report", r.ID, "error", err)
+				a.Log.Warn("an open publication could not be settled", string(r.Kind), r.ID, "error", err)
 				claimed[r.Intent.Staged] = true
 			}
 		}
@@ -39,14 +39,16 @@ func (a *Agent) recoverIntents(ctx context.Context) error {
 		a.Log.Error("a receipt can't be read; staged leftovers stay", "error", damaged)
 		return nil
 	}
-	removed, err := a.Folder.Sweep(func(name string) bool { return claimed[name] })
-	if removed > 0 {
-		a.Log.Info("staged leftovers removed", "files", removed)
+	for _, o := range a.outlets {
+		removed, err := o.folder.Sweep(func(name string) bool { return claimed[name] })
+		if removed > 0 {
+			a.Log.Info("staged leftovers removed", "folder", o.folder.Dir(), "files", removed)
+		}
+		if err != nil && !errors.Is(err, downloads.ErrGone) { // nothing to sweep; the lane of downloads waits for the folder
+			return err
+		}
 	}
-	if errors.Is(err, downloads.ErrGone) {
-		return nil // nothing to sweep; the lane of downloads waits for the folder
-	}
-	return err
+	return nil
 }
 
 // settleIntent finishes one announced publication: published or not, the receipt has no intent afterwards. On an error
@@ -58,7 +60,7 @@ func (a *Agent) settleIntent(ctx context.Context, r *store.Receipt) error {
 		return err
 	}
 	if published {
-		t := &transfer{key: r.Key(), generation: intent.Generation}
+		t := &transfer{key: r.Key(), generation: intent.Generation, outlet: a.outletOf(r)}
 		a.settleAnnounced(ctx, t, intent)
 		return nil
 	}
@@ -71,7 +73,7 @@ func (a *Agent) settleIntent(ctx context.Context, r *store.Receipt) error {
 	if err != nil {
 		return err
 	}
-	return a.Folder.DiscardStaged(intent.Staged)
+	return a.outletOf(r).folder.DiscardStaged(intent.Staged)
 }
 
 // wasPublished publishes what is still staged. Staged and gone means published, even if an importer has collected the
@@ -81,12 +83,16 @@ func (a *Agent) wasPublished(ctx context.Context, r *store.Receipt) (bool, error
 	if a.Folder == nil {
 		return false, errors.New("the download folder is not open")
 	}
+	if r.Kind == store.Job && a.sourceOf(r) < 0 {
+		return false, errors.New("its source is not in the configuration, so its folder is not known")
+	}
+	folder := a.outletOf(r).folder
 	restored, err := a.restoredAt(ctx)
 	if err != nil {
 		return false, err
 	}
 	if intent.At.Before(restored) {
-		verdict, err := a.Folder.Verify(ctx, intent.File.Name, intent.File.Size, intent.File.SHA256, nil)
+		verdict, err := folder.Verify(ctx, intent.File.Name, intent.File.Size, intent.File.SHA256, nil)
 		return verdict == downloads.Sound, err
 	}
 	p := downloads.Publication{Staged: intent.Staged, Name: intent.File.Name, Size: intent.File.Size, SHA256: intent.File.SHA256}
@@ -94,7 +100,7 @@ func (a *Agent) wasPublished(ctx context.Context, r *store.Receipt) (bool, error
 		p.Replaces = true
 		p.Previous = downloads.Bytes{Size: intent.Previous.Size, SHA256: intent.Previous.SHA256}
 	}
-	recovery, err := a.Folder.Recover(ctx, p)
+	recovery, err := folder.Recover(ctx, p)
 	var occupied *downloads.OccupiedError
 	if errors.As(err, &occupied) {
 		return false, nil

@@ -6,7 +6,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"recibo/reporter"
 	"recibo/rest"
 	"recibo/store"
 )
@@ -15,9 +14,12 @@ import (
 type transfer struct {
 	key        store.Key
 	urgent     bool
-	generation uint64           // what this attempt started from
-	report     *reporter.Report // the description, nil for a download without one
-	asked      time.Time        // when the list was asked for that gave the description; zero for one of its own
+	generation uint64       // what this attempt started from
+	described  *description // nil for a download without one
+	source     int          // of a job: which Fetcher it is of
+	asks       []int        // of a job: the Fetchers that are still to be asked
+	outlet     *outlet      // where its file goes
+	asked      time.Time    // when the list was asked for that gave the description; zero for one of its own
 
 	rehearsal bool // nothing is told
 
@@ -77,10 +79,10 @@ func (q *queue) weight() int {
 
 func (t *transfer) weight() int {
 	const bare = 600
-	if t.report == nil {
-		return bare
+	if t.described == nil {
+		return bare // before its description, which must not change while it is queued
 	}
-	return bare + len(t.report.Metadata)
+	return bare + len(t.described.metadata)
 }
 
 func (q *queue) len() int {
@@ -110,6 +112,18 @@ type lane struct {
 	work    func(context.Context, *transfer)
 }
 
+// reportLanes are the pools that reports go through.
+func (a *Agent) reportLanes(workers int) []lane {
+	if a.Reporter == nil {
+		return nil
+	}
+	lanes := []lane{describeLane(a, workers), hintLane(a, workers)}
+	if a.Folder != nil {
+		lanes = append(lanes, downloadLane(a, a.Config.Workers))
+	}
+	return lanes
+}
+
 func describeLane(a *Agent, workers int) lane {
 	return lane{
 		queue: a.described, workers: workers, work: a.describe,
@@ -130,7 +144,7 @@ func downloadLane(a *Agent, workers int) lane {
 	return lane{
 		queue: a.ready, workers: workers, work: a.bringHome,
 		acquire: func(ctx context.Context) error {
-			if err := a.folder.wait(ctx, a.folderUsable); err != nil {
+			if err := a.waitFor(ctx, a.outlets[0]); err != nil {
 				return err
 			}
 			return a.Reporter.Acquire(ctx, rest.Download)
@@ -190,8 +204,8 @@ func (a *Agent) schedule(ctx context.Context) {
 		if time.Since(rescanned) >= rescan || a.again.Swap(false) {
 			from, rescanned = store.Mark{}, time.Now()
 		}
-		if a.described.len() < describeBacklog && a.ready.weight() < readyBacklog {
-			look, err := a.Ledger.Due(ctx, a.Now(), from, scanPage, a.isActive)
+		if a.room() {
+			look, err := a.Ledger.Due(ctx, a.Now(), from, scanPage, a.passOver)
 			if err != nil {
 				if ctx.Err() == nil {
 					a.Log.Error("the ledger can't be read", "error", err)
@@ -223,6 +237,16 @@ func (a *Agent) schedule(ctx context.Context) {
 	}
 }
 
+// room reports whether more receipts may be taken into work.
+func (a *Agent) room() bool {
+	waiting, weight := a.described.len()+a.weighed.len(), a.ready.weight()
+	for i := range a.fetching {
+		waiting += a.fetching[i].asked.len()
+		weight += a.fetching[i].ready.weight()
+	}
+	return waiting < describeBacklog && weight < readyBacklog
+}
+
 // enqueue takes receipts into work.
 func (a *Agent) enqueue(due []store.Due) {
 	for _, d := range due {
@@ -233,13 +257,20 @@ func (a *Agent) enqueue(due []store.Due) {
 		delete(a.hints, d.Key)
 		a.active[d.Key] = t
 		a.mu.Unlock()
-		if found && a.Now().Sub(listed.asked) < hintFor {
-			t.report, t.asked = listed.report, listed.asked
+		if d.Key.Kind == store.Job {
+			a.weighed.push(t)
+		} else if found && a.Now().Sub(listed.asked) < hintFor {
+			t.described, t.asked = ofReport(listed.report), listed.asked
 			a.hinted.push(t)
 		} else {
 			a.described.push(t)
 		}
 	}
+}
+
+// passOver tells which due receipts are not to be taken into work: those that are in it, and those nobody works on.
+func (a *Agent) passOver(k store.Key) bool {
+	return a.isActive(k) || !a.works(k.Kind)
 }
 
 func (a *Agent) isActive(k store.Key) bool {
@@ -264,7 +295,11 @@ func (a *Agent) release() {
 	defer a.mu.Unlock()
 	clear(a.active)
 	clear(a.hints)
-	for _, q := range []*queue{a.described, a.hinted, a.ready} {
+	queues := []*queue{a.described, a.hinted, a.ready, a.weighed}
+	for _, f := range a.fetching {
+		queues = append(queues, f.asked, f.ready)
+	}
+	for _, q := range queues {
 		for q.pop() != nil {
 		}
 	}

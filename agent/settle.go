@@ -22,7 +22,7 @@ func (a *Agent) describe(ctx context.Context, t *transfer) {
 	a.counts.descriptions.Add(1)
 	report, err := a.Reporter.Report(ctx, t.key.ID)
 	if err == nil {
-		t.report = report
+		t.described = ofReport(report)
 		a.follow(ctx, t, r)
 		return
 	}
@@ -35,7 +35,7 @@ func (a *Agent) decide(ctx context.Context, t *transfer) {
 	switch {
 	case !ok:
 	case r.Admitted.After(t.asked):
-		t.report = nil // an event came after the list was asked for: it may be about a newer completion
+		t.described = nil // an event came after the list was asked for: it may be about a newer completion
 		a.described.push(t)
 	default:
 		a.follow(ctx, t, r)
@@ -58,21 +58,33 @@ func (a *Agent) start(ctx context.Context, t *transfer) (*store.Receipt, bool) {
 		return nil, false
 	}
 	t.generation = r.Generation
+	if len(a.outlets) > 0 {
+		t.outlet = a.outletOf(r)
+	}
 	return r, true
 }
 
 // follow does what next decides about the description.
 func (a *Agent) follow(ctx context.Context, t *transfer, r *store.Receipt) {
 	a.Step(StepDescribed)
-	d := t.report
-	switch next(r, d.Status, d.CompletedAt) {
+	d := t.described
+	act := next(r, d.end, d.completion())
+	if act == settled && homeState(r) == store.Encrypted && a.Fetcher.CanOpen(t.source) {
+		act = download // it can be opened now
+	}
+	switch act {
 	case download:
 		if a.Folder == nil {
 			a.finish(t)
 			return
 		}
-		d.Metadata = boundedMetadata(d.Metadata) // it may wait for long
-		a.ready.push(t)
+		d.metadata = boundedMetadata(d.metadata) // it may wait for long
+		if t.key.Kind == store.Job {
+			t.outlet = a.fetching[t.source].outlet
+			a.fetching[t.source].ready.push(t)
+		} else {
+			a.ready.push(t)
+		}
 		a.Wake() // there may be room for more descriptions
 		return
 	case settled:
@@ -97,7 +109,7 @@ func (a *Agent) undescribed(ctx context.Context, t *transfer, r *store.Receipt, 
 		// Some deployments grant only the download: the event says finished, so the download itself is tried.
 		a.ready.push(t)
 		return
-	case errors.As(err, &e) && e.Kind == rest.Malformed,
+	case unreadable(err),
 		reporter.Undescribable(err) && errors.As(err, &e) && e.Status != 404:
 		// A gateway's page or a missing right says nothing about this report: no budget is spent.
 		a.settle(ctx, t, func(t *transfer, r *store.Receipt) { a.waitWithoutBlame(r, err) })
@@ -106,6 +118,12 @@ func (a *Agent) undescribed(ctx context.Context, t *transfer, r *store.Receipt, 
 	default:
 		a.failed(ctx, t, err)
 	}
+}
+
+// unreadable reports whether an answer is none of the API's: a gateway's page, say.
+func unreadable(err error) bool {
+	var e *rest.Error
+	return errors.As(err, &e) && e.Kind == rest.Malformed
 }
 
 // settle writes the outcome of an attempt. A generation higher than the one the attempt started from leaves the receipt
@@ -117,7 +135,7 @@ func (a *Agent) settle(ctx context.Context, t *transfer, outcome func(*transfer,
 		return true
 	})
 	if err != nil {
-		a.Log.Error("the outcome could not be recorded; the report stays due", "report", t.key.ID, "error", err)
+		a.Log.Error("the outcome could not be recorded; it stays due", string(t.key.Kind), t.key.ID, "error", err)
 		a.again.Store(true)
 		return false
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"strings"
 	"time"
 )
 
@@ -40,11 +41,31 @@ type Status struct {
 	At        time.Time    `json:"at"`
 }
 
+// paused says why downloads are paused, empty when they are not.
+func (a *Agent) paused() string {
+	var reasons []string
+	for _, o := range a.outlets {
+		if reason, _ := o.trouble.state(); reason != "" {
+			reasons = append(reasons, reason)
+		}
+	}
+	return strings.Join(reasons, "; ")
+}
+
+// waiting counts what is described and waits for its download.
+func (a *Agent) waiting() int {
+	n := a.ready.len()
+	for _, f := range a.fetching {
+		n += f.ready.len()
+	}
+	return n
+}
+
 // Status reads the state of this process and the last sweep.
 func (a *Agent) Status(ctx context.Context) (Status, error) {
-	reason, _ := a.folder.state()
+	reason := a.paused()
 	s := Status{
-		Counts: a.Counts(), Working: a.Working(), Active: a.Active(), Ready: a.ready.len(), Folder: reason,
+		Counts: a.Counts(), Working: a.Working(), Active: a.Active(), Ready: a.waiting(), Folder: reason,
 		Silent: a.silent(ctx), At: a.Now(),
 	}
 	last, ok, err := a.LastSweep(ctx)

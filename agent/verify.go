@@ -14,11 +14,12 @@ import (
 
 // Verification is what reading one delivered file again has shown.
 type Verification struct {
-	ID       string `json:"id"`
-	File     string `json:"file"`
-	Revision int    `json:"revision"`
-	Size     int64  `json:"size"`
-	Verdict  string `json:"verdict"` // sound, damaged, collected
+	Kind     store.Kind `json:"kind"`
+	ID       string     `json:"id"`
+	File     string     `json:"file"`
+	Revision int        `json:"revision"`
+	Size     int64      `json:"size"`
+	Verdict  string     `json:"verdict"` // sound, damaged, collected
 }
 
 // Verify reads every delivered file again and hands each verdict to each. Files on record whose name a later revision
@@ -27,7 +28,7 @@ func (a *Agent) Verify(ctx context.Context, each func(Verification) error, progr
 	if progress == nil {
 		progress = func(int64) {}
 	}
-	for r, err := range a.Ledger.All(ctx, store.Query{States: []store.State{store.Delivered}}) {
+	for r, err := range a.Ledger.All(ctx, store.Query{States: []store.State{store.Delivered, store.Encrypted}}) {
 		if err != nil {
 			return err
 		}
@@ -35,11 +36,11 @@ func (a *Agent) Verify(ctx context.Context, each func(Verification) error, progr
 			if f.Replaced {
 				continue
 			}
-			verdict, err := a.Folder.Verify(ctx, f.Name, f.Size, f.SHA256, progress)
+			verdict, err := a.outletOf(r).folder.Verify(ctx, f.Name, f.Size, f.SHA256, progress)
 			if err != nil {
 				return err
 			}
-			if err := each(Verification{r.ID, f.Name, f.Revision, f.Size, verdict.String()}); err != nil {
+			if err := each(Verification{r.Kind, r.ID, f.Name, f.Revision, f.Size, verdict.String()}); err != nil {
 				return err
 			}
 		}
@@ -53,26 +54,39 @@ func (a *Agent) Sound(ctx context.Context, r *store.Receipt) (bool, error) {
 	if f == nil {
 		return false, nil
 	}
-	verdict, err := a.Folder.Verify(ctx, f.Name, f.Size, f.SHA256, nil)
+	verdict, err := a.outletOf(r).folder.Verify(ctx, f.Name, f.Size, f.SHA256, nil)
 	return verdict == downloads.Sound, err
 }
 
-// Unrecorded returns the ids of files in the folder that look like reports and are not on record as home.
+// Unrecorded returns what the folders hold files of that are not on record as home.
 func (a *Agent) Unrecorded(ctx context.Context) ([]store.Key, error) {
 	var keys []store.Key
-	err := a.Folder.Names(ctx, func(name string) error {
-		id := fileID.FindString(path.Base(name))
-		if id == "" || strings.HasSuffix(name, manifestSuffix) {
-			return nil
+	for _, o := range a.outlets {
+		err := o.folder.Names(ctx, func(name string) error {
+			k, ok := a.named(path.Base(name))
+			if !ok {
+				return nil
+			}
+			r, err := a.Ledger.Get(ctx, k)
+			if errors.Is(err, store.ErrNotFound) || err == nil && r.Newest() == nil {
+				keys, err = append(keys, k), nil
+			}
+			return err
+		})
+		if err != nil {
+			return keys, err
 		}
-		k := store.Key{Kind: store.Report, ID: id}
-		r, err := a.Ledger.Get(ctx, k)
-		if errors.Is(err, store.ErrNotFound) || err == nil && r.Newest() == nil {
-			keys, err = append(keys, k), nil
-		}
-		return err
-	})
-	return slices.Compact(keys), err
+	}
+	return slices.Compact(keys), nil
+}
+
+// named reads what a file is of from its name. Reporter has no reports in JSON, and Fetcher no other results.
+func (a *Agent) named(file string) (store.Key, bool) {
+	k := store.Key{Kind: store.Report, ID: strings.ToLower(fileID.FindString(file))}
+	if strings.HasSuffix(file, "."+extResult) || strings.HasSuffix(file, "."+extEncrypted) {
+		k.Kind = store.Job
+	}
+	return k, k.ID != "" && !strings.HasSuffix(file, manifestSuffix) && a.works(k.Kind)
 }
 
 // fileID is the report's id at the start of a file name: Reporter's ids are UUIDs.

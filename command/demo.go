@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"sync"
@@ -22,10 +23,11 @@ import (
 
 func (a *app) demoCommand() *cli.Command {
 	return a.command(cli.Command{
-		Name:  "demo",
-		Usage: "the whole job with everything embedded: a Hub, a Reporter, repetitions, partial and failed reports, silence",
+		Name: "demo",
+		Usage: "the whole job with everything embedded: a Hub, a Reporter, repetitions, partial and failed reports, silence; " +
+			"and a Fetcher where RabbitMQ is installed",
 		Flags: []cli.Flag{
-			&cli.IntFlag{Name: "reports", Value: 40, Usage: "how many reports"},
+			&cli.IntFlag{Name: "reports", Value: 40, Usage: "how many reports, and jobs of Fetcher"},
 			&cli.BoolFlag{Name: "faults", Usage: "with broken bodies, refusals, 429 and 5xx on the way"},
 			&cli.StringFlag{Name: "dir", Usage: "work in `DIR`, which must be empty, and keep it"},
 			&cli.BoolFlag{Name: "keep", Usage: "keep the temporary folder"},
@@ -37,18 +39,19 @@ func (a *app) demoCommand() *cli.Command {
 
 // demoResult is what demo --json prints.
 type demoResult struct {
-	OK          bool     `json:"ok"`
-	Reports     int      `json:"reports"`
-	Events      uint64   `json:"events"`
-	Repetitions uint64   `json:"repetitions"`
-	Delivered   uint64   `json:"delivered"`
-	Partial     uint64   `json:"partial"`
-	Failed      uint64   `json:"failed"`
-	ByPoll      int      `json:"by_poll"`
-	Bytes       uint64   `json:"bytes"`
-	Seconds     float64  `json:"seconds"`
-	Dir         string   `json:"dir"`
-	Complaints  []string `json:"complaints,omitempty"`
+	OK          bool      `json:"ok"`
+	Reports     int       `json:"reports"`
+	Events      uint64    `json:"events"`
+	Repetitions uint64    `json:"repetitions"`
+	Delivered   uint64    `json:"delivered"`
+	Partial     uint64    `json:"partial"`
+	Failed      uint64    `json:"failed"`
+	ByPoll      int       `json:"by_poll"`
+	Bytes       uint64    `json:"bytes"`
+	Seconds     float64   `json:"seconds"`
+	Dir         string    `json:"dir"`
+	Jobs        *demoJobs `json:"jobs,omitempty"` // nil: rabbitmq-server is not installed
+	Complaints  []string  `json:"complaints,omitempty"`
 }
 
 // demoTime bounds a demo that does not come to its end.
@@ -120,17 +123,26 @@ type demonstration struct {
 	dir      string
 	quiet    bool
 	scenario sandbox.Scenario
+	jobs     *jobs // nil without RabbitMQ
+	work     sandbox.JobScenario
 	receipts []*store.Receipt
 	result   demoResult
 }
 
 func (d *demonstration) play(ctx context.Context) (err error) {
-	begun := time.Now()
 	sb, err := sandbox.Start(ctx, sandbox.Options{Dir: filepath.Join(d.dir, "hub")})
 	if err != nil {
 		return err
 	}
 	defer sb.Close()
+	switch d.jobs, err = startJobs(ctx, d.dir, slog.New(slog.DiscardHandler)); {
+	case err == nil:
+		defer d.jobs.close()
+		d.work = demoWork(len(d.scenario.Reports))
+	case !errors.Is(err, sandbox.ErrNoRabbitMQ):
+		return err
+	}
+	begun := time.Now() // the broker takes some seconds to start
 	c, err := d.configure(sb)
 	if err != nil {
 		return err
@@ -156,7 +168,11 @@ func (d *demonstration) play(ctx context.Context) (err error) {
 // configure writes the configuration that the demo runs with, for whoever keeps the folder.
 func (d *demonstration) configure(sb *sandbox.Sandbox) (*config.Config, error) {
 	file := filepath.Join(d.dir, "config.yaml")
-	if err := os.WriteFile(file, []byte(sandboxConfig(sb)), 0o600); err != nil {
+	text := sandboxConfig(sb)
+	if d.jobs != nil {
+		text += d.jobs.config()
+	}
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
 	loaded, err := config.Load(file, nil)
@@ -189,25 +205,30 @@ func (d *demonstration) follow(ctx context.Context, o *owner, sb *sandbox.Sandbo
 	if err := firstSweep(ctx, o); err != nil {
 		return err
 	}
-	played := make(chan error, 1)
+	played := make(chan error, 2)
+	playing := 1
 	go func() { played <- sb.Play(ctx, d.scenario) }()
+	if d.jobs != nil {
+		playing++
+		go func() { played <- d.jobs.play(ctx, d.work) }()
+	}
 	var bar *mpb.Bar
 	if !d.quiet && isTerminal(d.err) {
 		progress := mpb.New(mpb.WithOutput(d.err), mpb.WithWidth(40))
-		bar = progress.AddBar(int64(len(d.scenario.Reports)), mpb.PrependDecorators(decor.Name("reports ")),
+		bar = progress.AddBar(int64(len(d.scenario.Reports)+len(d.work.Jobs)), mpb.PrependDecorators(decor.Name("home ")),
 			mpb.AppendDecorators(decor.CountersNoUnit("%d / %d")))
 		defer progress.Wait()
 		defer bar.Abort(false)
 	}
 	tick := time.NewTicker(50 * time.Millisecond)
 	defer tick.Stop()
-	for played != nil || !d.through(o) {
+	for playing > 0 || !d.through(o) {
 		select {
 		case err := <-played:
 			if err != nil {
 				return err
 			}
-			played = nil
+			playing--
 		case <-ctx.Done():
 			return fmt.Errorf("the demo did not come to its end: %w", ctx.Err())
 		case <-tick.C:
@@ -227,11 +248,17 @@ func (d *demonstration) follow(ctx context.Context, o *owner, sb *sandbox.Sandbo
 // through tells whether every event was taken and everything that they made due is done.
 func (d *demonstration) through(o *owner) bool {
 	taken := o.agent.Counts()
-	return int(taken.Admitted+taken.Repeated+taken.Skipped) >= len(d.scenario.Events) && o.agent.Active() == 0
+	return int(taken.Admitted+taken.Repeated+taken.Skipped+taken.Quarantined) >= len(d.scenario.Events)+len(d.work.Emissions) &&
+		o.agent.Active() == 0
 }
 
 // sweep finds what no event announced, and returns once everything is home.
 func (d *demonstration) sweep(ctx context.Context, o *owner) error {
+	if d.jobs != nil {
+		if err := errors.Join(o.agent.ExpectListed(ctx), o.agent.HurryJobs(ctx, 0)); err != nil {
+			return err
+		}
+	}
 	for {
 		if _, err := o.agent.Sweep(ctx, agent.Sweep{}); err == nil {
 			return o.agent.WaitIdle(ctx, time.Now().Add(demoTime))
@@ -267,23 +294,21 @@ func (d *demonstration) judge(ctx context.Context, o *owner, sb *sandbox.Sandbox
 	}
 	taken := o.agent.Counts()
 	r := &d.result
+	reports := stats.Receipts[store.Report]
 	*r = demoResult{
-		Reports: len(d.scenario.Reports), Events: taken.Admitted + taken.Repeated, Repetitions: taken.Repeated,
-		Delivered: uint64(stats.Count(store.Delivered)), Partial: uint64(stats.Count(store.Partial)),
-		Failed: uint64(stats.Count(store.Failed)), Bytes: taken.Bytes, Dir: d.dir,
+		Reports: len(d.scenario.Reports), Delivered: uint64(reports[store.Delivered]), Partial: uint64(reports[store.Partial]),
+		Failed: uint64(reports[store.Failed]), Dir: d.dir, Jobs: d.countJobs(stats.Receipts[store.Job]),
 	}
-	r.Complaints = sb.Judge(c.Downloads.Dir, d.scenario, nil)
+	r.Complaints = d.compare(sb, c.Downloads.Dir)
 	for row, err := range o.ledger.All(ctx, store.Query{}) {
 		if err != nil {
 			return err
 		}
-		if row.FoundBy == "poll" {
-			r.ByPoll++
-		}
-		if len(d.receipts) < demoRows {
-			d.receipts = append(d.receipts, row)
-		}
+		d.count(row)
 	}
+	// The two feeds are counted together; what was played of jobs is known.
+	r.Events = taken.Admitted + taken.Repeated - d.genuine()
+	r.Repetitions = taken.Repeated - uint64(d.work.Repetitions)
 	expect := func(what string, got, want int) {
 		if got != want {
 			r.Complaints = append(r.Complaints, fmt.Sprintf("%s: %d, expected %d", what, got, want))
@@ -293,7 +318,12 @@ func (d *demonstration) judge(ctx context.Context, o *owner, sb *sandbox.Sandbox
 	expect("partial", int(r.Partial), len(d.scenario.Partial))
 	expect("failed", int(r.Failed), len(d.scenario.Error))
 	expect("repetitions dropped", int(r.Repetitions), d.scenario.Repetitions)
-	expect("quarantined", int(stats.Quarantined), 0)
+	expect("quarantined", int(stats.Quarantined), d.work.Forgeries)
+	if j := r.Jobs; j != nil {
+		expect("jobs delivered", j.Delivered, len(d.work.Completed))
+		expect("jobs failed", j.Failed, len(d.work.Failed))
+		expect("jobs found by asking", j.ByAsking, len(d.work.Silent))
+	}
 	r.OK = len(r.Complaints) == 0
 	return nil
 }
@@ -305,17 +335,18 @@ func (d *demonstration) show(kept bool) {
 	}
 	t.Render()
 	r := &d.result
-	if more := r.Reports - len(d.receipts); more > 0 {
+	if more := r.Reports + len(d.work.Jobs) - len(d.receipts); more > 0 {
 		d.print("… and %d more", more)
 	}
 	d.print("")
 	d.print("%d events, %d of them repetitions, about %d reports: %d delivered (%s), %d partial, %d failed; %d found by polling; %.1f s",
 		r.Events, r.Repetitions, r.Reports, r.Delivered, humanize.IBytes(r.Bytes), r.Partial, r.Failed, r.ByPoll, r.Seconds)
+	d.showJobs()
 	for _, c := range r.Complaints {
 		d.print("wrong: %s", c)
 	}
 	if r.OK {
-		d.print("every report is where it belongs, byte for byte")
+		d.print("everything is where it belongs, byte for byte")
 	}
 	if kept {
 		d.print("everything is in %s", d.dir)

@@ -18,7 +18,7 @@ func (a *app) listCommand() *cli.Command {
 		Name:  "list",
 		Usage: "receipts, newest first",
 		Flags: []cli.Flag{
-			&cli.StringSliceFlag{Name: "state", Usage: "only `STATE`: expected, pending, delivered, partial, failed, parked"},
+			&cli.StringSliceFlag{Name: "state", Usage: "only `STATE`: expected, pending, delivered, encrypted, partial, failed, parked"},
 			&cli.StringFlag{Name: "since", Usage: "only what changed within `DURATION`, or since a date (2026-11-29) or time (RFC 3339)"},
 			&cli.StringFlag{Name: "kind", Usage: "only `KIND`: report or job"},
 			&cli.StringSliceFlag{Name: "meta", Usage: "only with metadata `KEY=VALUE` (KEY may be a path: error.code)"},
@@ -77,7 +77,7 @@ func stateFlag(c *cli.Context) ([]store.State, error) {
 	var states []store.State
 	for _, s := range c.StringSlice("state") {
 		if !slices.Contains(store.States[:], store.State(s)) {
-			return nil, usage("--state: there is no state %q", s).with("the states are expected, pending, delivered, partial, failed, parked")
+			return nil, usage("--state: there is no state %q", s).with("the states are expected, pending, delivered, encrypted, partial, failed, parked")
 		}
 		states = append(states, store.State(s))
 	}
@@ -166,6 +166,11 @@ func (a *app) showReceipt(res console.ShowResult) {
 	field("completed", r.CompletedAt)
 	field("template", r.TemplateID)
 	field("tenant", r.Tenant)
+	field("source", r.Source)
+	field("settled by", r.Authority)
+	if r.Contested {
+		field("contested", "its events contradict each other; fetcher is to be asked")
+	}
 	if r.Attempts > 0 {
 		field("attempts", humanize.Comma(int64(r.Attempts)))
 	}
@@ -187,6 +192,10 @@ func (a *app) showReceipt(res console.ShowResult) {
 		field("  size", humanize.Comma(f.Size)+" bytes")
 		field("  sha256", f.SHA256)
 		field("  whole by", f.Proof)
+		if f.Rows > 0 {
+			field("  rows", humanize.Comma(f.Rows))
+		}
+		field("  hmac", f.HMAC)
 		field("  published", f.Published.UTC().Format(time.RFC3339))
 	}
 	if len(r.Metadata) > 0 {

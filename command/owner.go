@@ -2,6 +2,7 @@ package command
 
 import (
 	"context"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -11,6 +12,7 @@ import (
 	"recibo/config"
 	"recibo/console"
 	"recibo/downloads"
+	"recibo/fetcher"
 	"recibo/hub"
 	"recibo/reporter"
 	"recibo/rest"
@@ -20,7 +22,7 @@ import (
 // wish is what a command needs of the ledger's owner, if it becomes the owner itself.
 type wish struct {
 	create   bool // make ledger and folder when there are none
-	work     bool // bring reports home
+	work     bool // bring reports and results home
 	intake   bool // hold the subscriptions
 	takeOver bool // of the folder and the subscription of another ledger
 	log      *slog.Logger
@@ -34,7 +36,9 @@ type owner struct {
 	server   *console.Server
 	ledger   *store.Store
 	folder   *downloads.Folder
+	folders  []*downloads.Folder // of jobs
 	reporter *reporter.Client
+	fetcher  *fetcher.Fetcher
 	agent    *agent.Agent
 }
 
@@ -64,7 +68,7 @@ func own(c *config.Config, w wish) (_ *owner, err error) {
 	if err != nil {
 		return nil, err
 	}
-	if err = o.openFolder(c, w); err != nil {
+	if o.folder, err = o.openFolder(c.Downloads, w, factFolder); err != nil {
 		return nil, err
 	}
 	opts := agent.Options{
@@ -80,6 +84,11 @@ func own(c *config.Config, w wish) (_ *owner, err error) {
 	}
 	if w.intake {
 		if opts.Subscriptions, err = subscriptions(c, o.ledger.InstanceID(), w); err != nil {
+			return nil, err
+		}
+	}
+	if c.Fetcher.On() {
+		if err = o.addFetcher(c, w, &opts); err != nil {
 			return nil, err
 		}
 	}
@@ -104,27 +113,75 @@ func nobodyServes(c *config.Config) error {
 // factFolder is the fact that names the folder which the ledger has made its own.
 const factFolder = "downloads.dir"
 
-// openFolder opens the download folder where work needs it; commands that only read the ledger go without. Only a folder
-// that the ledger has not had before is made or adopted: the same path without its marker is a share that is not mounted.
-func (o *owner) openFolder(c *config.Config, w wish) error {
+// openFolder opens a download folder where work needs it; commands that only read the ledger go without. Only a folder
+// that the ledger has not had before, by the fact of this name, is made or adopted: the same path without its marker is a
+// share that is not mounted.
+func (o *owner) openFolder(c downloads.Config, w wish, fact string) (*downloads.Folder, error) {
 	ctx := context.Background()
-	had, err := o.ledger.Fact(ctx, factFolder)
+	had, err := o.ledger.Fact(ctx, fact)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	first := string(had) != c.Downloads.Dir
-	o.folder, err = downloads.Open(c.Downloads, downloads.Options{
+	first := string(had) != c.Dir
+	folder, err := downloads.Open(c, downloads.Options{
 		Owner: o.ledger.InstanceID(), TakeOver: w.takeOver, Create: w.create && (first || w.takeOver), Lock: w.work, Log: w.log,
 	})
 	switch {
 	case err == nil && first:
-		return o.ledger.SetFact(ctx, factFolder, []byte(c.Downloads.Dir))
+		return folder, o.ledger.SetFact(ctx, fact, []byte(c.Dir))
 	case err != nil && !w.work:
-		w.log.Debug("the download folder is not open", "error", err)
-		o.folder = nil
+		w.log.Debug("a download folder is not open", "error", err)
+		return nil, nil
+	}
+	return folder, err
+}
+
+// addFetcher gives the agent what it needs for jobs: Fetcher's services, the folders of sources that have their own, and
+// where events are taken in, a subscription for each queue.
+func (o *owner) addFetcher(c *config.Config, w wish, opts *agent.Options) (err error) {
+	o.fetcher, err = fetcher.New(c.REST, c.Fetcher, rest.Options{Log: w.log, UserAgent: userAgent()})
+	if err != nil {
+		return &failure{code: exitUsage, err: err}
+	}
+	opts.Fetcher, opts.JobsFile = o.fetcher, c.Fetcher.JobsFile
+	if opts.JobFolders, err = o.openJobFolders(c, w); err != nil {
+		return err
+	}
+	if !w.intake {
 		return nil
 	}
-	return err
+	for _, section := range c.Fetcher.Subscriptions() {
+		queue, err := hub.NewAMQP(section, hub.AMQPOptions{Log: w.log, Normalise: o.fetcher.Delivery})
+		if err != nil {
+			return &failure{code: exitUsage, err: fmt.Errorf("fetcher: %w", err)}
+		}
+		opts.JobSubscriptions = append(opts.JobSubscriptions, queue)
+	}
+	return nil
+}
+
+// openJobFolders opens each folder of fetcher.sources once. The result goes by the number of the source; nil is the folder
+// of reports.
+func (o *owner) openJobFolders(c *config.Config, w wish) ([]*downloads.Folder, error) {
+	opened := map[string]*downloads.Folder{"": nil, c.Downloads.Dir: nil}
+	folders := make([]*downloads.Folder, len(c.Fetcher.Sources))
+	for i, s := range c.Fetcher.Sources {
+		folder, known := opened[s.Dir]
+		if !known {
+			own := c.Downloads
+			own.Dir = s.Dir
+			var err error
+			if folder, err = o.openFolder(own, w, fmt.Sprintf("%s %x", factFolder, sha256.Sum256([]byte(s.Dir)))); err != nil {
+				return nil, fmt.Errorf("fetcher.sources[%d].dir: %w", i, err)
+			}
+			opened[s.Dir] = folder
+			if folder != nil {
+				o.folders = append(o.folders, folder)
+			}
+		}
+		folders[i] = folder
+	}
+	return folders, nil
 }
 
 func subscriptions(c *config.Config, instance string, w wish) ([]hub.Subscription, error) {
@@ -155,8 +212,13 @@ func (o *owner) close(patience time.Duration) error {
 	if o.reporter != nil {
 		o.reporter.Close()
 	}
-	if o.folder != nil {
-		errs = append(errs, o.folder.Close())
+	if o.fetcher != nil {
+		o.fetcher.Close()
+	}
+	for _, folder := range append(o.folders, o.folder) {
+		if folder != nil {
+			errs = append(errs, folder.Close())
+		}
 	}
 	if o.ledger != nil {
 		errs = append(errs, o.ledger.Close())

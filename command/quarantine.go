@@ -85,14 +85,11 @@ func (a *app) quarantineShow(c *cli.Context) error {
 }
 
 func (a *app) quarantineRelease(c *cli.Context) error {
-	var res struct {
-		Report   string `json:"report"`
-		Admitted bool   `json:"admitted"`
-	}
+	var res console.Released
 	if err := a.entry(c, console.CallRelease, console.EntryRequest{Report: c.String("report")}, &res); err != nil {
 		return err
 	}
-	a.tell("released; report %s is due", res.Report)
+	a.tell("released; %s is due", res.Key)
 	return nil
 }
 

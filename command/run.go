@@ -66,7 +66,7 @@ func (a *app) runAgent(ctx context.Context, c *config.Config, w wish, idle time.
 		return err
 	}
 	w.log.Info("recibo runs", "version", version(), "config", w.config, "ledger", c.Store.Path, "downloads", c.Downloads.Dir,
-		"subscriptions", len(o.agent.Subscriptions), "reporter", c.Reporter.URL)
+		"subscriptions", len(o.agent.Subscriptions)+len(o.agent.JobSubscriptions), "reporter", c.Reporter.URL, "fetcher", c.Fetcher.On())
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	if idle > 0 {
@@ -136,7 +136,7 @@ func stopWhenIdle(ctx context.Context, o *owner, idle time.Duration, stop contex
 
 // settled tells whether the subscriptions are bound and, where there are sweeps, one has been completed since begun.
 func (o *owner) settled(now agent.Status, begun time.Time) bool {
-	for _, s := range o.agent.Subscriptions {
+	for _, s := range slices.Concat(o.agent.Subscriptions, o.agent.JobSubscriptions) {
 		if !s.Health().Healthy {
 			return false
 		}

@@ -1,6 +1,8 @@
 package command
 
 import (
+	"errors"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"time"
@@ -15,12 +17,13 @@ import (
 func (a *app) sandboxCommand() *cli.Command {
 	return a.command(cli.Command{
 		Name:  "sandbox",
-		Usage: "the embedded Hub and Reporter left running, with a configuration to try one's own settings against",
+		Usage: "the embedded Hub, Reporter and Fetcher left running, with a configuration to try one's own settings against",
 		Description: "It writes config.yaml into --dir and plays reports until it is stopped.\n" +
 			"In another terminal: recibo --config DIR/config.yaml run",
 		Flags: []cli.Flag{
 			&cli.StringFlag{Name: "dir", Usage: "work in `DIR`", Value: "./sandbox-data"},
 			&cli.IntFlag{Name: "reports", Value: 100, Usage: "how many reports at once"},
+			&cli.IntFlag{Name: "jobs", Value: 100, Usage: "how many jobs of Fetcher at once, where RabbitMQ is installed"},
 			&cli.StringFlag{Name: "every", Usage: "play as many again each `DURATION`"},
 			&cli.BoolFlag{Name: "faults", Usage: "with broken bodies, refusals, 429 and 5xx on the way"},
 			&cli.IntFlag{Name: "download-limit", Usage: "downloads a minute that the Reporter grants (v1.1 grants 10); 0: all"},
@@ -34,8 +37,10 @@ func (a *app) sandbox(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if n := c.Int("reports"); n < 0 || n > 1_000_000 {
-		return usage("--reports: %d is outside 0 to 1000000", n)
+	for _, flag := range []string{"reports", "jobs"} {
+		if n := c.Int(flag); n < 0 || n > 1_000_000 {
+			return usage("--%s: %d is outside 0 to 1000000", flag, n)
+		}
 	}
 	dir, err := absolute(c.String("dir"))
 	if err != nil {
@@ -57,18 +62,34 @@ func (a *app) sandbox(c *cli.Context) error {
 		return err
 	}
 	defer sb.Close()
+	text := sandboxConfig(sb)
+	j, err := startJobs(c.Context, dir, slog.New(slog.DiscardHandler))
+	switch {
+	case err == nil:
+		defer j.close()
+		text += j.config()
+	case errors.Is(err, sandbox.ErrNoRabbitMQ):
+		a.tell("%s", noRabbitMQ)
+	default:
+		return err
+	}
 	file := filepath.Join(dir, "config.yaml")
-	if err := os.WriteFile(file, []byte(sandboxConfig(sb)), 0o600); err != nil {
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 		return err
 	}
 	a.tell("hub       %s", sb.NATSURL())
 	a.tell("reporter  %s", sb.ReporterURL())
+	if j != nil {
+		a.tell("rabbitmq  %s", j.broker.URL())
+		a.tell("fetcher   %s", j.fetcher.URL())
+		a.tell("objects   %s, bucket %s", j.fetcher.ObjectsURL(), j.fetcher.Bucket())
+	}
 	a.tell("try       recibo --config %s run", file)
-	return a.playOn(c, sb, every)
+	return a.playOn(c, sb, j, every)
 }
 
 // playOn plays one scenario, and more of them each interval, until it is stopped.
-func (a *app) playOn(c *cli.Context, sb *sandbox.Sandbox, every time.Duration) error {
+func (a *app) playOn(c *cli.Context, sb *sandbox.Sandbox, j *jobs, every time.Duration) error {
 	for round := uint64(1); ; round++ {
 		if n := c.Int("reports"); n > 0 {
 			sc := sandbox.NewScenario(sandbox.ScenarioOptions{
@@ -79,6 +100,15 @@ func (a *app) playOn(c *cli.Context, sb *sandbox.Sandbox, every time.Duration) e
 			}
 			a.tell("played    %d reports: %d finished (%d without an event), %d partial, %d failed",
 				n, len(sc.Finished), len(sc.NoEvent), len(sc.Partial), len(sc.Error))
+		}
+		if n := c.Int("jobs"); n > 0 && j != nil {
+			sc := sandbox.NewJobScenario(sandbox.JobScenarioOptions{
+				Jobs: n, SilentEvery: silentJobs, Seed: round ^ uint64(time.Now().UnixNano()),
+			})
+			if err := j.play(c.Context, sc); err != nil && c.Context.Err() == nil {
+				return err
+			}
+			a.tell("played    %d jobs: %d completed (%d without an event), %d failed", n, len(sc.Completed), len(sc.Silent), len(sc.Failed))
 		}
 		wait := every
 		if wait == 0 {

@@ -66,7 +66,7 @@ func (a *app) showStatus(s *console.StatusResult) {
 	}
 	for _, g := range s.Gates {
 		if !g.Open {
-			a.print("reporter       %s held since %s: %s; next probe %s", g.Class, g.Since.UTC().Format(time.RFC3339), oneLine(g.Reason),
+			a.print("%-14s %s held since %s: %s; next probe %s", g.Service, g.Class, g.Since.UTC().Format(time.RFC3339), oneLine(g.Reason),
 				g.ProbeAt.UTC().Format(time.RFC3339))
 		}
 	}

@@ -37,6 +37,12 @@ type receiptJSON struct {
 	FoundBy       string          `json:"found_by"`
 	Stale         bool            `json:"stale"`
 	Undescribed   bool            `json:"undescribed"`
+	Template      string          `json:"template,omitempty"`
+	Tenant        string          `json:"tenant,omitempty"`
+	Source        string          `json:"source,omitempty"`
+	Authority     string          `json:"authority,omitempty"` // of a job: "signed event" or "fetcher"
+	Rows          int64           `json:"rows,omitempty"`      // of a job's result
+	HMAC          string          `json:"hmac,omitempty"`      // of a job's result
 	Metadata      json.RawMessage `json:"metadata"`
 	Created       time.Time       `json:"created"`
 	Updated       time.Time       `json:"updated"`
@@ -52,10 +58,10 @@ func viewOf(r *store.Receipt) receiptJSON {
 	v := receiptJSON{
 		Kind: r.Kind, ID: r.ID, State: r.State, Completed: r.CompletedAt, FailedSources: []failedSource{},
 		SourcesKnown: r.SourcesKnown, Reason: r.Reason, Attempts: r.Attempts, Events: r.Events, FoundBy: r.FoundBy,
-		Stale: r.Stale, Undescribed: r.Undescribed, Metadata: r.Metadata, Created: r.Created, Updated: r.Updated,
+		Stale: r.Stale, Undescribed: r.Undescribed, Template: r.TemplateID, Tenant: r.Tenant, Source: r.Source, Authority: r.Authority, Metadata: r.Metadata, Created: r.Created, Updated: r.Updated,
 	}
 	if f := r.Newest(); f != nil {
-		v.File, v.Size, v.SHA256, v.Revision = f.Name, f.Size, f.SHA256, f.Revision
+		v.File, v.Size, v.SHA256, v.Revision, v.Rows, v.HMAC = f.Name, f.Size, f.SHA256, f.Revision, f.Rows, f.HMAC
 	}
 	for _, s := range r.FailedSources {
 		v.FailedSources = append(v.FailedSources, failedSource(s))

@@ -23,7 +23,7 @@ import (
 func (a *app) pollCommand() *cli.Command {
 	return a.command(cli.Command{
 		Name:  "poll",
-		Usage: "one sweep for cron: ask Reporter, bring home what is missing, exit; quiet unless something is wrong",
+		Usage: "one sweep for cron: ask Reporter (and Fetcher for watched jobs), bring home what is missing, exit; quiet unless something is wrong",
 		Description: "Beside a running agent it asks that agent and waits; a second poll joins the first.\n" +
 			"Without --since it looks back to the last complete sweep less agent.poll_look_back.",
 		Flags: []cli.Flag{
@@ -116,7 +116,7 @@ func (a *app) pollEnd(c *cli.Context, res console.PollResult) error {
 	}
 	if res.StillDue > 0 {
 		a.tell("recibo: %s still due; the next poll or a running agent goes on",
-			english.Plural(res.StillDue, "report is", "reports are"))
+			english.Plural(res.StillDue, "receipt is", "receipts are"))
 	}
 	for state, n := range res.States {
 		if n > 0 && wrong(state, c.Bool("strict")) {
@@ -128,29 +128,34 @@ func (a *app) pollEnd(c *cli.Context, res console.PollResult) error {
 
 func (a *app) fetchCommand() *cli.Command {
 	return a.command(cli.Command{
-		Name: "fetch", Usage: "bring these reports home now, ahead of others", ArgsUsage: "ID…",
+		Name: "fetch", Usage: "bring these reports, or results of jobs, home now, ahead of others", ArgsUsage: "ID…",
 		Description: "An ID - reads ids from standard input, one a line.",
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "force", Usage: "download again what is home already"}, jsonFlag()},
-		Action:      a.fetch,
+		Flags: []cli.Flag{
+			jobFlag(), &cli.BoolFlag{Name: "force", Usage: "download again what is home already"}, jsonFlag(),
+		},
+		Action: a.fetch,
 	})
 }
 
 func (a *app) fetch(c *cli.Context) error {
-	return a.ask(c, console.CallFetch, wish{create: true, work: true}, console.IDs{Force: c.Bool("force")})
+	return a.ask(c, console.CallFetch, wish{create: true, work: true}, console.IDs{Job: c.Bool("job"), Force: c.Bool("force")})
 }
+
+// jobFlag tells what an id is of that is not on record.
+func jobFlag() cli.Flag { return &cli.BoolFlag{Name: "job", Usage: "ids are of Fetcher's jobs"} }
 
 func (a *app) watchCommand() *cli.Command {
 	return a.command(cli.Command{
-		Name: "watch", Usage: "these reports are expected: ask about them until they end", ArgsUsage: "ID…",
+		Name: "watch", Usage: "these reports or jobs are expected: ask about them until they end", ArgsUsage: "ID…",
 		Description: "An ID - reads ids from standard input, one a line. The asking is done by recibo run or recibo poll.",
-		Flags:       []cli.Flag{&cli.BoolFlag{Name: "wait", Usage: "return once all have ended"}, jsonFlag()},
+		Flags:       []cli.Flag{jobFlag(), &cli.BoolFlag{Name: "wait", Usage: "return once all have ended"}, jsonFlag()},
 		Action:      a.watch,
 	})
 }
 
 func (a *app) watch(c *cli.Context) error {
 	wait := c.Bool("wait")
-	return a.ask(c, console.CallWatch, wish{create: true, work: wait}, console.IDs{Wait: wait})
+	return a.ask(c, console.CallWatch, wish{create: true, work: wait}, console.IDs{Job: c.Bool("job"), Wait: wait})
 }
 
 func (a *app) retryCommand() *cli.Command {

@@ -13,13 +13,14 @@
 //	                    *_file, unless it says path:"false"
 //
 // A pointer to a struct is a section that is off until it is named. A setting.Secret x, or a list of them, has a twin
-// x_file that names a file to read it from.
+// x_file that names a file to read it from. Any other text may be an address with a password in it: that is hidden too.
 package config
 
 import (
 	"recibo/agent"
 	"recibo/console"
 	"recibo/downloads"
+	"recibo/fetcher"
 	"recibo/hub"
 	"recibo/reporter"
 	"recibo/rest"
@@ -31,6 +32,7 @@ type Config struct {
 	Hub       hub.Config       `yaml:"hub" doc:"the subscription: which events are taken, and through which transport"`
 	REST      rest.Config      `yaml:"rest" doc:"what every HTTP client has in common"`
 	Reporter  reporter.Config  `yaml:"reporter" doc:"the Reporter that reports are asked and downloaded from"`
+	Fetcher   fetcher.Config   `yaml:"fetcher" doc:"extraction jobs: their messages, and the store that results are in"`
 	Store     store.Config     `yaml:"store" doc:"the ledger"`
 	Downloads downloads.Config `yaml:"downloads" doc:"the local folder"`
 	Agent     agent.Config     `yaml:"agent" doc:"workers, attempts and polling"`
@@ -50,6 +52,7 @@ func Default() Config {
 		Hub:       hub.DefaultConfig(),
 		REST:      rest.DefaultConfig(),
 		Reporter:  reporter.DefaultConfig(),
+		Fetcher:   fetcher.DefaultConfig(),
 		Store:     store.DefaultConfig(),
 		Downloads: downloads.DefaultConfig(),
 		Agent:     agent.DefaultConfig(),
@@ -59,4 +62,10 @@ func Default() Config {
 }
 
 // shape is read anew each time: the defaults of sections hold lists, which no two configurations may share.
-func shape() *model { return newModel(Config{}, hub.DefaultNATSConfig()) }
+func shape() *model {
+	return newModel(Config{}, map[string]any{
+		"hub.nats":             hub.DefaultNATSConfig,
+		"fetcher.amqp":         fetcher.DefaultAMQPConfig,
+		"fetcher.sources.amqp": fetcher.DefaultAMQPConfig,
+	})
+}

@@ -21,6 +21,7 @@ type decoder struct {
 	env      environment
 	dir      string // relative paths are relative to it
 	problems []Problem
+	meant    []string // keys that unknown ones are probably meant to be
 	origins  map[string]Origin
 }
 
@@ -48,7 +49,7 @@ func (d *decoder) section(n *node, f *field, v reflect.Value, key string) {
 		child, twin := f.child(e.name)
 		switch {
 		case child == nil:
-			d.problem(e.at, join(key, e.name), "%s", d.unknown(f, e.name))
+			d.problem(e.at, join(key, e.name), "%s", d.unknown(f, key, e.name))
 		case twin:
 			files = append(files, func() {
 				d.secretFile(e, n.entry(child.name), child, v.FieldByIndex(child.index), join(key, child.name))
@@ -64,8 +65,9 @@ func (d *decoder) section(n *node, f *field, v reflect.Value, key string) {
 
 // unknown says that a key does not exist, and which one may be meant: a sibling that is spelt alike, or the same name
 // in another section.
-func (d *decoder) unknown(f *field, name string) string {
+func (d *decoder) unknown(f *field, key, name string) string {
 	if meant := nearest(name, f.names()); meant != "" {
+		d.meant = append(d.meant, join(key, meant))
 		return "unknown key; did you mean " + meant + "?"
 	}
 	elsewhere := ""
@@ -186,7 +188,7 @@ func (d *decoder) secretFile(e, other *entry, f *field, v reflect.Value, key str
 	var file string
 	before := len(d.problems)
 	d.origins[fileKey] = Origin{Position: e.at}
-	d.scalar(e.value, &field{kind: text}, reflect.ValueOf(&file).Elem(), fileKey)
+	d.scalar(e.value, &field{kind: text, path: true}, reflect.ValueOf(&file).Elem(), fileKey)
 	if file == "" || len(d.problems) > before {
 		return
 	}

@@ -160,9 +160,21 @@ func TestFaultsAreReportedWithTheirPlace(t *testing.T) {
 			file: "kitchen:\n  share: 0.5\n",
 			want: "house.yaml:1:1: kitchen: nothing is left\nhouse.yaml:2:3: kitchen.share: half is no share",
 		},
-		"no check of a section that was not read": {
-			file: "kitchen:\n  cooks: 13\n  open: 1\n",
-			want: `house.yaml:3:9: kitchen.open: must be true or false, without quotes, not "1"`,
+		"section's own check beside other problems": {
+			file: "kitchen:\n  open: 1\n  cooks: 13\n",
+			want: "house.yaml:2:9: kitchen.open: must be true or false, without quotes, not \"1\"\nhouse.yaml:3:3: kitchen.cooks: 13 is unlucky",
+		},
+		"no check of what was not read": {
+			file: "kitchen:\n  share: 0.5\n  cooks: 13\n  cooks: 1\n", // what is said about the kitchen as a whole may come from it
+			want: "house.yaml:2:3: kitchen.share: half is no share\nhouse.yaml:4:3: kitchen.cooks: is given twice: first on line 3",
+		},
+		"no check of a secret that was not read": {
+			file: "garden:\n  trees: 99\n  password_file: none\n",
+			want: "house.yaml:3:18: garden.password_file: can't be read: stat DIR/none: no such file or directory",
+		},
+		"no check of what an unknown key was meant to be": {
+			file: "garden:\n  trees: 99\n  pasword: x\n",
+			want: "house.yaml:3:3: garden.pasword: unknown key; did you mean password?",
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -49,23 +49,31 @@ type field struct {
 
 // model is the shape of a configuration, read from its struct.
 type model struct {
-	root     *field
-	keys     map[string]*field
-	optional map[reflect.Type]reflect.Value // what a section holds when it is turned on
+	root  *field
+	keys  map[string]*field
+	named map[string]reflect.Value // functions that return what a section holds when it is named, by its key
 }
 
-// newModel reads the struct that root is; each of optional is what a section of its type, which is off by default or
-// an element of a list, holds when it is named. A struct that can't be a configuration is a fault of the program.
-func newModel(root any, optional ...any) *model {
+// newModel reads the struct that root is. A section that is off by default, or an element of a list, holds nothing when
+// it is named, or what the function in named returns that stands under its key, without indexes: sections of one type
+// may differ. A struct that can't be a configuration is a fault of the program.
+func newModel(root any, named map[string]any) *model {
 	m := &model{
-		root:     &field{kind: section, typ: reflect.TypeOf(root)},
-		keys:     make(map[string]*field),
-		optional: make(map[reflect.Type]reflect.Value),
-	}
-	for _, o := range optional {
-		m.optional[reflect.TypeOf(o)] = reflect.ValueOf(o)
+		root:  &field{kind: section, typ: reflect.TypeOf(root)},
+		keys:  make(map[string]*field),
+		named: make(map[string]reflect.Value),
 	}
 	m.root.fields = m.fields(m.root, nil, nil)
+	for key, start := range named {
+		f := m.keys[key]
+		if f != nil && f.kind == sequence {
+			f = f.elem
+		}
+		m.named[key] = reflect.ValueOf(start)
+		if f == nil || m.named[key].Type() != reflect.FuncOf(nil, []reflect.Type{f.typ}, false) {
+			panic(fmt.Sprintf("config: %s: no section that %T gives the defaults of", key, start))
+		}
+	}
 	return m
 }
 
@@ -194,8 +202,8 @@ func (f *field) isSecret() bool {
 // new returns what a section, or an element of a list, holds before any of its keys is read.
 func (m *model) new(f *field) reflect.Value {
 	v := reflect.New(f.typ).Elem()
-	if start, ok := m.optional[f.typ]; ok {
-		v.Set(start)
+	if start, ok := m.named[f.key]; ok {
+		v.Set(start.Call(nil)[0])
 	}
 	return v
 }

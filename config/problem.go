@@ -5,8 +5,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-
-	"recibo/setting"
 )
 
 // Position is where a value stands: a place in the file, or an environment variable. The zero Position is a default.
@@ -73,6 +71,7 @@ func failure(problems []Problem, secrets []string) error {
 		)
 	})
 	for i := range problems {
+		problems[i].Key = hideUser(problems[i].Key) // an unknown key may be an address in the wrong place
 		problems[i].Text = scrub(problems[i].Text, secrets)
 	}
 	return &Error{problems}
@@ -86,47 +85,6 @@ func rank(p Problem) int {
 		return 0
 	default:
 		return 2
-	}
-}
-
-// shortest is the length from which a secret is looked for in text: a password such as "recibo" would otherwise be
-// replaced in every path, and be told by where it is missing.
-const shortest = 8
-
-// scrub removes secrets that a section's own check may have put into its message (law 7: a secret is never shown).
-func scrub(text string, secrets []string) string {
-	for _, secret := range secrets {
-		if len(secret) >= shortest {
-			text = strings.ReplaceAll(text, secret, setting.Hidden)
-		}
-	}
-	return hideUser(text)
-}
-
-// hideUser hides the credentials of every URL in text: what stands between :// and @ after the user's name, or all of
-// it where there is no name, since NATS takes a lone token there. It rather hides too much than too little.
-func hideUser(text string) string {
-	var out strings.Builder
-	for {
-		before, rest, found := strings.Cut(text, "://")
-		out.WriteString(before)
-		if !found {
-			return out.String()
-		}
-		out.WriteString("://")
-		end := strings.IndexAny(rest, " \t\r\n,")
-		if end < 0 {
-			end = len(rest)
-		}
-		if at := strings.LastIndexByte(rest[:end], '@'); at >= 0 {
-			user, _, named := strings.Cut(rest[:at], ":")
-			if named {
-				out.WriteString(user + ":")
-			}
-			out.WriteString(setting.Hidden)
-			rest = rest[at:]
-		}
-		text = rest
 	}
 }
 

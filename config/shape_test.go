@@ -90,7 +90,10 @@ func newHouse() house {
 }
 
 func houseModel() *model {
-	return newModel(house{}, garden{Trees: 3, Route: "/events"}, doorKey{Weight: 1})
+	return newModel(house{}, map[string]any{
+		"garden":    func() garden { return garden{Trees: 3, Route: "/events"} },
+		"door.keys": func() doorKey { return doorKey{Weight: 1} },
+	})
 }
 
 // loadHouse reads text as house.yaml in a folder of the test's own, with files beside it.

@@ -61,6 +61,9 @@ func (f *field) parseText(raw rawValue, v reflect.Value) error {
 	if len(f.enum) > 0 && !slices.Contains(f.enum, raw.text) {
 		return fmt.Errorf("must be one of %s, not %q", strings.Join(f.enum, ", "), raw.text)
 	}
+	if f.path && strings.Contains(raw.text, "://") {
+		return errors.New("must be a path, not an address") // which would lose its form, and be shown with its password
+	}
 	v.SetString(raw.text)
 	return nil
 }

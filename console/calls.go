@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"time"
 
 	"recibo/agent"
@@ -91,9 +92,16 @@ func (b *Backend) status(ctx context.Context, _ json.RawMessage, _ Stream) (any,
 		res.LedgerTrouble = err.Error()
 	}
 	if b.Agent.Reporter != nil {
-		res.Gates = b.Agent.Reporter.Gates()
+		for _, g := range b.Agent.Reporter.Gates() {
+			res.Gates = append(res.Gates, Gate{"reporter", g})
+		}
 	}
-	for _, s := range b.Agent.Subscriptions {
+	if b.Agent.Fetcher != nil {
+		for _, g := range b.Agent.Fetcher.Gates() {
+			res.Gates = append(res.Gates, Gate{g.Service, g.GateStatus})
+		}
+	}
+	for _, s := range slices.Concat(b.Agent.Subscriptions, b.Agent.JobSubscriptions) {
 		res.Subscriptions = append(res.Subscriptions, s.Health())
 	}
 	return res, nil
@@ -129,7 +137,7 @@ func (b *Backend) show(ctx context.Context, req IDs, _ Stream) (any, error) {
 	}
 	res := ShowResult{Receipt: r}
 	for _, id := range r.Events {
-		e, err := b.Ledger.Event(ctx, store.Reports, id)
+		e, err := b.Ledger.Event(ctx, r.Kind.Feed(), id)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // older than the retention
 		}
@@ -160,12 +168,16 @@ func (b *Backend) known(ctx context.Context, ids []string) ([]store.Key, error) 
 	return keys, nil
 }
 
-// reportID is the form of Reporter's ids: only such a one is asked for without being on record, so that a mistyped
-// prefix makes no receipt.
-var reportID = regexp.MustCompile(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
+// wholeID is the form of Reporter's and Fetcher's ids: only such a one is asked for without being on record, so that a
+// mistyped prefix makes no receipt.
+var wholeID = regexp.MustCompile(`^[0-9a-fA-F]{8}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{4}-[0-9a-fA-F]{12}$`)
 
 // knownOrNew also takes ids that are not on record.
-func (b *Backend) knownOrNew(ctx context.Context, ids []string) ([]store.Key, error) {
+func (b *Backend) knownOrNew(ctx context.Context, ids []string, job bool) ([]store.Key, error) {
+	kind := store.Report
+	if job {
+		kind = store.Job
+	}
 	if len(ids) == 0 {
 		return nil, Errorf(Usage, "no id was given")
 	}
@@ -177,10 +189,10 @@ func (b *Backend) knownOrNew(ctx context.Context, ids []string) ([]store.Key, er
 			return nil, err
 		case len(found) == 1:
 			keys = append(keys, found[0])
-		case reportID.MatchString(id):
-			keys = append(keys, store.Key{Kind: store.Report, ID: hub.CanonicalID(id)})
+		case wholeID.MatchString(id):
+			keys = append(keys, store.Key{Kind: kind, ID: hub.CanonicalID(id)})
 		default:
-			return nil, Errorf(Usage, "%q is neither the id of a receipt on record nor a whole report id (a UUID)", id)
+			return nil, Errorf(Usage, "%q is neither the id of a receipt on record nor a whole %s id (a UUID)", id, kind)
 		}
 	}
 	return keys, nil
@@ -239,17 +251,21 @@ func (b *Backend) releaseEntry(ctx context.Context, req EntryRequest, _ Stream) 
 		return nil, err
 	}
 	report := req.Report
-	if report == "" {
+	switch {
+	case q.Feed == store.Jobs && report != "":
+		return nil, Errorf(Usage, "event %d is of a job: what it is about is signed, and can't be named", req.ID)
+	case report == "":
 		report = q.Receipt.ID
 	}
-	if !hub.PlainID(report) {
+	if q.Feed == store.Reports && !hub.PlainID(report) {
 		return nil, &Error{Usage, fmt.Sprintf("event %d does not name a report", req.ID), "name it: quarantine release --report ID"}
 	}
-	outcome, err := b.Agent.Release(ctx, q, report)
-	if err != nil {
-		return nil, err
+	key, outcome, err := b.Agent.Release(ctx, q, report)
+	if errors.Is(err, agent.ErrNotVerified) {
+		return nil, &Error{Failed, fmt.Sprintf("event %d: %v", req.ID, err), "a key that was missing can be added to the configuration; " +
+			"what is forged stays out: recibo quarantine drop"}
 	}
-	return map[string]any{"report": report, "admitted": outcome == store.Admitted}, nil
+	return Released{key, outcome == store.Admitted}, err
 }
 
 // tell sends the progress of downloads until ctx ends.

@@ -53,6 +53,7 @@ type Event struct {
 type IDs struct {
 	IDs    []string      `json:"ids,omitempty"`
 	States []store.State `json:"states,omitempty"` // retry: all receipts of these states
+	Job    bool          `json:"job,omitempty"`    // fetch, watch: ids that are not on record are of Fetcher's jobs
 	Force  bool          `json:"force,omitempty"`  // fetch
 	Wait   bool          `json:"wait,omitempty"`   // watch
 }
@@ -110,14 +111,26 @@ type EntryRequest struct {
 	Dropped bool   `json:"dropped,omitempty"` // list: tombstones too
 }
 
+// Released is what a quarantined event was about.
+type Released struct {
+	store.Key
+	Admitted bool `json:"admitted"`
+}
+
+// Gate is whether requests of a class to a service are let through.
+type Gate struct {
+	Service string `json:"service"`
+	rest.GateStatus
+}
+
 // StatusResult is the owner at a glance.
 type StatusResult struct {
-	PID           int               `json:"pid"`
-	Version       string            `json:"version"`
-	Instance      string            `json:"instance"`
-	Agent         agent.Status      `json:"agent"`
-	Ledger        store.Stats       `json:"ledger"`
-	LedgerTrouble string            `json:"ledger_trouble,omitempty"` // why nothing can be written now
-	Gates         []rest.GateStatus `json:"gates"`
-	Subscriptions []hub.Health      `json:"subscriptions"`
+	PID           int          `json:"pid"`
+	Version       string       `json:"version"`
+	Instance      string       `json:"instance"`
+	Agent         agent.Status `json:"agent"`
+	Ledger        store.Stats  `json:"ledger"`
+	LedgerTrouble string       `json:"ledger_trouble,omitempty"` // why nothing can be written now
+	Gates         []Gate       `json:"gates"`
+	Subscriptions []hub.Health `json:"subscriptions"`
 }

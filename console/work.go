@@ -3,6 +3,7 @@ package console
 import (
 	"context"
 	"errors"
+	"slices"
 	"sync"
 	"time"
 
@@ -34,10 +35,10 @@ func (b *Backend) withProgress(ctx context.Context, out Stream, f func() error) 
 }
 
 func (b *Backend) fetch(ctx context.Context, req IDs, out Stream) (any, error) {
-	if err := b.works(); err != nil {
-		return nil, err
+	keys, err := b.knownOrNew(ctx, req.IDs, req.Job)
+	if err == nil {
+		err = b.works(keys)
 	}
-	keys, err := b.knownOrNew(ctx, req.IDs)
 	if err != nil {
 		return nil, err
 	}
@@ -50,10 +51,23 @@ func (b *Backend) fetch(ctx context.Context, req IDs, out Stream) (any, error) {
 	return o, err
 }
 
-// works says why nothing would be brought home here.
-func (b *Backend) works() error {
-	if b.Agent.Reporter == nil {
-		return Errorf(Usage, "reporter is turned off (reporter.enabled): there is nobody to ask")
+// works says why these would not be brought home here.
+func (b *Backend) works(keys []store.Key) error {
+	for _, k := range keys {
+		switch {
+		case k.Kind == store.Report && b.Agent.Reporter == nil:
+			return Errorf(Usage, "reporter is turned off (reporter.enabled): there is nobody to ask about reports")
+		case k.Kind == store.Job && b.Agent.Fetcher == nil:
+			return &Error{Usage, "there is no section fetcher: jobs can't be brought home", "fetcher.amqp or fetcher.url turns it on"}
+		}
+	}
+	return b.ready()
+}
+
+// ready says why nothing at all would be brought home here.
+func (b *Backend) ready() error {
+	if b.Agent.Reporter == nil && b.Agent.Fetcher == nil {
+		return Errorf(Usage, "reporter is turned off (reporter.enabled), and there is no section fetcher: there is nobody to ask")
 	}
 	if b.Agent.Folder == nil || !b.Agent.Working() {
 		return Errorf(Busy, "the agent is starting or stopping")
@@ -62,7 +76,7 @@ func (b *Backend) works() error {
 }
 
 func (b *Backend) watch(ctx context.Context, req IDs, out Stream) (any, error) {
-	keys, err := b.knownOrNew(ctx, req.IDs)
+	keys, err := b.knownOrNew(ctx, req.IDs, req.Job)
 	if err != nil {
 		return nil, err
 	}
@@ -73,7 +87,7 @@ func (b *Backend) watch(ctx context.Context, req IDs, out Stream) (any, error) {
 	var o Outcome
 	each := tally(out, &o)
 	if req.Wait {
-		if err := b.works(); err != nil {
+		if err := b.works(keys); err != nil {
 			return nil, err
 		}
 		err := b.withProgress(ctx, out, func() error { return b.Agent.Wait(ctx, asked, true, each) })
@@ -131,12 +145,12 @@ func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, e
 	}
 	if req.DryRun {
 		if b.Agent.Reporter == nil {
-			return nil, b.works()
+			return nil, Errorf(Usage, "reporter is turned off (reporter.enabled), and Fetcher has no list: nothing can be looked for")
 		}
 		sweep, err := b.Agent.Sweep(ctx, agent.Sweep{Since: req.Since, DryRun: true})
 		return PollResult{Sweep: sweep, States: map[store.State]int{}}, unreachable(err)
 	}
-	if err := b.works(); err != nil {
+	if err := b.ready(); err != nil {
 		return nil, err
 	}
 	began := time.Now()
@@ -144,20 +158,25 @@ func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, e
 	bounded, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	var res PollResult
-	var undrained error // the Hub's trouble keeps nobody from asking Reporter
+	var undrained, unswept error // the trouble of one keeps nobody from asking another
 	err := b.withProgress(ctx, out, func() error {
 		if req.Events {
 			undrained = b.drain(bounded)
 		}
-		var err error
-		if res.Sweep, err = b.Agent.Sweep(bounded, agent.Sweep{Since: req.Since}); err != nil {
-			return unreachable(err)
+		if err := b.askAboutJobs(bounded); err != nil {
+			return err
 		}
-		return b.Agent.WaitIdle(bounded, deadline)
+		if b.Agent.Reporter != nil {
+			res.Sweep, unswept = b.Agent.Sweep(bounded, agent.Sweep{Since: req.Since})
+		}
+		if unswept != nil && b.Agent.Fetcher == nil {
+			return unreachable(unswept)
+		}
+		return errors.Join(unreachable(unswept), b.Agent.WaitIdle(bounded, deadline))
 	})
 	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = b.Agent.Held() // nil: the rest stays due, and StillDue says so
-		if !res.Sweep.Complete {
+		err = b.Agent.Held(ctx) // nil: the rest stays due, and StillDue says so
+		if !res.Sweep.Complete && b.Agent.Reporter != nil {
 			err = &Error{Unreachable, "reporter's list could not be walked in the time given", "what is on record stays due; " + checkHint}
 		}
 	}
@@ -173,8 +192,19 @@ func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, e
 	return res, err
 }
 
+// askAboutJobs makes the jobs that are expected due: Fetcher has no list to sweep.
+func (b *Backend) askAboutJobs(ctx context.Context) error {
+	if b.Agent.Fetcher == nil {
+		return nil
+	}
+	if err := b.Agent.ExpectListed(ctx); err != nil {
+		return Errorf(Failed, "fetcher.jobs_file: %v", err)
+	}
+	return b.Agent.HurryJobs(ctx, 0)
+}
+
 func (b *Backend) drain(ctx context.Context) error {
-	for _, s := range b.Agent.Subscriptions {
+	for _, s := range slices.Concat(b.Agent.Subscriptions, b.Agent.JobSubscriptions) {
 		if s.Health().Healthy {
 			continue // a running agent receives from it already
 		}
@@ -229,7 +259,7 @@ func (b *Backend) verify(ctx context.Context, req VerifyRequest, out Stream) (an
 		}
 	}
 	err := b.Agent.Verify(ctx, func(v agent.Verification) error {
-		key := store.Key{Kind: store.Report, ID: v.ID}
+		key := store.Key{Kind: v.Kind, ID: v.ID}
 		switch v.Verdict {
 		case "sound":
 			res.Sound++
@@ -265,7 +295,7 @@ func (b *Backend) fetchAgain(ctx context.Context, again map[store.Key]bool, out 
 	if len(keys) == 0 {
 		return 0, nil
 	}
-	if err := b.works(); err != nil {
+	if err := b.works(keys); err != nil {
 		return 0, err
 	}
 	asked, err := b.Agent.Fetch(ctx, keys, true)
@@ -288,7 +318,7 @@ func (b *Backend) fetchAgain(ctx context.Context, again map[store.Key]bool, out 
 // adopt asks about every file in the folder that looks like a report and is not on record. Downloading it finds the
 // same bytes under its name and takes the file over instead of writing another beside it.
 func (b *Backend) adopt(ctx context.Context) (int, error) {
-	if err := b.works(); err != nil {
+	if err := b.ready(); err != nil {
 		return 0, err
 	}
 	ids, err := b.Agent.Unrecorded(ctx)

@@ -186,7 +186,7 @@ func (f *Folder) probe() error {
 	if err != nil {
 		return f.problem("a file can't be created in it", err)
 	}
-	err = f.perm.setFile(s.file)
+	err = f.perm.setFile(s.file, s.mode)
 	if dropped := s.Discard(); err == nil && dropped != nil {
 		err = dropped
 	}

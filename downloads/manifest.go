@@ -21,9 +21,9 @@ func ManifestName(name string) string {
 }
 
 // WriteManifest puts data, a JSON object, on disk as <name>.receipt.json (the suffix is added if it is not there yet),
-// with the mode and group of files. Watchers see whole manifests only. An earlier manifest about the same kind and id
+// with the group of files and downloads.mode, or fileMode where that is not empty. Watchers see whole manifests only. An earlier manifest about the same kind and id
 // is replaced; anything else under that name is left alone, with *OccupiedError.
-func (f *Folder) WriteManifest(name string, data []byte) error {
+func (f *Folder) WriteManifest(name string, data []byte, fileMode string) error {
 	name = ManifestName(name)
 	if err := checkName(name); err != nil {
 		return err
@@ -32,7 +32,7 @@ func (f *Folder) WriteManifest(name string, data []byte) error {
 	if err != nil {
 		return err
 	}
-	s, err := f.stage(m, "manifest", math.MaxInt64)
+	s, err := f.stage(m, "manifest", fileMode, math.MaxInt64)
 	if err != nil {
 		return err
 	}

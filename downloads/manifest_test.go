@@ -27,7 +27,7 @@ func TestManifestsReplaceOnlyEarlierOnesAboutTheSame(t *testing.T) {
 			if c.there != "" {
 				write(t, f, "i.txt.receipt.json", c.there)
 			}
-			err := f.WriteManifest("i.txt", []byte(data))
+			err := f.WriteManifest("i.txt", []byte(data), "")
 			var occupied *OccupiedError
 			if errors.As(err, &occupied) != c.occupied || !c.occupied && err != nil {
 				t.Fatalf("got %v", err)
@@ -47,7 +47,7 @@ func TestManifestsReplaceOnlyEarlierOnesAboutTheSame(t *testing.T) {
 func TestAManifestNeedsNoFileBesideIt(t *testing.T) {
 	t.Parallel()
 	f := folderOf(t, func(c *Config) { c.MaxSize = 1 }) // which is about reports
-	if err := f.WriteManifest("acme/i.receipt.json", []byte(`{"id":"i"}`)); err != nil {
+	if err := f.WriteManifest("acme/i.receipt.json", []byte(`{"id":"i"}`), ""); err != nil {
 		t.Fatal(err)
 	}
 	expectFile(t, f, "acme/i.receipt.json", `{"id":"i"}`)
@@ -60,13 +60,13 @@ func TestAManifestNeverTakesTheNameOfAFile(t *testing.T) {
 	t.Parallel()
 	f := folderOf(t, nil)
 	held := publish(t, f, report, "body")
-	if err := f.WriteManifest(held.Name, []byte(`{"id":"i"}`)); err != nil {
+	if err := f.WriteManifest(held.Name, []byte(`{"id":"i"}`), ""); err != nil {
 		t.Fatal(err)
 	}
 	expectFile(t, f, held.Name, "body")
 	for _, bad := range []string{"../i", "/i", ".recibo/i"} {
 		var refused *NameError
-		if err := f.WriteManifest(bad, []byte("{}")); !errors.As(err, &refused) {
+		if err := f.WriteManifest(bad, []byte("{}"), ""); !errors.As(err, &refused) {
 			t.Errorf("%q: %v", bad, err)
 		}
 	}

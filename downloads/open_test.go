@@ -194,7 +194,7 @@ func TestCheckNoticesThatTheFolderIsNotTheSameAnyMore(t *testing.T) {
 				return
 			}
 			// Nothing is written, and nothing is concluded from what is not there.
-			calls := map[string]error{"Publish": f.Publish(t.Context(), p.Publication), "WriteManifest": f.WriteManifest(p.Name, []byte("{}"))}
+			calls := map[string]error{"Publish": f.Publish(t.Context(), p.Publication), "WriteManifest": f.WriteManifest(p.Name, []byte("{}"), "")}
 			_, calls["Recover"] = f.Recover(t.Context(), p.Publication)
 			_, calls["Verify"] = f.Verify(t.Context(), p.Name, p.Size, p.SHA256, nil)
 			_, calls["Collected"] = f.Collected(p.Name)

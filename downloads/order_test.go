@@ -70,7 +70,7 @@ func TestEverythingIsSyncedInTheOrderThatSurvivesAPowerCut(t *testing.T) {
 	}
 	expect("Recover", "sync .", "sync _", "sync _/_", "sync .recibo/staging")
 
-	if err := f.WriteManifest(p.Name, []byte(`{"id":"i"}`)); err != nil {
+	if err := f.WriteManifest(p.Name, []byte(`{"id":"i"}`), ""); err != nil {
 		t.Fatal(err)
 	}
 	expect("WriteManifest", "sync the file", "sync .recibo/staging", "sync .", "sync _", "rename into _/_", "sync _/_", "sync .recibo/staging")

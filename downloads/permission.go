@@ -38,9 +38,17 @@ func newPermission(c Config) (permission, error) {
 	return p, err
 }
 
+// fileMode is that of one file: downloads.mode, or another one where it is named.
+func (p permission) fileMode(named string) (mode, error) {
+	if named == "" {
+		return p.file, nil
+	}
+	return parseMode(named)
+}
+
 // initial is the mode a staged file is created with: closed until it is published, unless the file system decides.
-func (p permission) initial() fs.FileMode {
-	if p.file.inherit {
+func (m mode) initial() fs.FileMode {
+	if m.inherit {
 		return 0o666
 	}
 	return 0o600
@@ -55,7 +63,7 @@ func (p permission) initialFolder() fs.FileMode {
 }
 
 // setFile gives a staged file its mode and group. The group goes first: chown clears special bits.
-func (p permission) setFile(file *os.File) error { return p.set(file, p.file, 0) }
+func (p permission) setFile(file *os.File, m mode) error { return p.set(file, m, 0) }
 
 // setFolder does so for a folder. A set-group-id bit that came from the parent is kept: it is how shared folders pass
 // on their group.

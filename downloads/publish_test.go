@@ -217,7 +217,7 @@ func TestSymbolicLinksLeadNowhere(t *testing.T) {
 			if err := f.Publish(t.Context(), p); err == nil {
 				t.Error("published through a symbolic link")
 			}
-			if err := f.WriteManifest(p.Name, []byte("{}")); err == nil {
+			if err := f.WriteManifest(p.Name, []byte("{}"), ""); err == nil {
 				t.Error("manifest written through a symbolic link")
 			}
 			for _, dir := range []string{f.Dir() + "-outside", f.FullPath("inside")} {

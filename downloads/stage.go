@@ -26,6 +26,7 @@ type Staged struct {
 	folder  *Folder
 	at      *mount
 	file    *os.File // nil once finished or discarded
+	mode    mode
 	name    string
 	limit   int64
 	size    int64
@@ -37,9 +38,12 @@ type Staged struct {
 	sum     string // set by Finish
 }
 
-// Stage begins a file for the report or job with this id. It fails with *NameError for an id that can't be part of a
-// file name, and with ErrGone when the folder is not there.
-func (f *Folder) Stage(id string) (*Staged, error) {
+// Stage begins a file for the report or job with this id, which will have downloads.mode. It fails with *NameError for an id
+// that can't be part of a file name, and with ErrGone when the folder is not there.
+func (f *Folder) Stage(id string) (*Staged, error) { return f.StageAs(id, "") }
+
+// StageAs is Stage for a file with a mode of its own: octal, or Inherit; empty is downloads.mode.
+func (f *Folder) StageAs(id, fileMode string) (*Staged, error) {
 	if err := checkID(id); err != nil {
 		return nil, err
 	}
@@ -47,18 +51,24 @@ func (f *Folder) Stage(id string) (*Staged, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.stage(m, id, int64(f.config.MaxSize))
+	return f.stage(m, id, fileMode, int64(f.config.MaxSize))
 }
 
-func (f *Folder) stage(m *mount, id string, limit int64) (*Staged, error) {
+func (f *Folder) stage(m *mount, id, fileMode string, limit int64) (*Staged, error) {
+	mode, err := f.perm.fileMode(fileMode)
+	if err != nil {
+		return nil, err
+	}
 	name := id + "." + m.id + "." + rand.Text() + partSuffix
 	f.mark(name, true)
-	file, err := m.staging.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, f.perm.initial())
+	file, err := m.staging.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode.initial())
 	if err != nil {
 		f.mark(name, false)
 		return nil, fmt.Errorf("staging %s: %w", id, full(err))
 	}
-	return &Staged{folder: f, at: m, file: file, name: name, limit: limit, hash: sha256.New().(hash.Cloner)}, nil
+	return &Staged{
+		folder: f, at: m, file: file, mode: mode, name: name, limit: limit, hash: sha256.New().(hash.Cloner),
+	}, nil
 }
 
 // mark notes which staged files are in use, so that Sweep leaves them alone.
@@ -192,7 +202,7 @@ func (s *Staged) Finish(ctx context.Context) (string, error) {
 }
 
 func (s *Staged) settle() error {
-	if err := s.folder.perm.setFile(s.file); err != nil {
+	if err := s.folder.perm.setFile(s.file, s.mode); err != nil {
 		return err
 	}
 	if err := s.folder.sys.sync(s.file); err != nil {

@@ -58,7 +58,7 @@ func TestAResultTakesHardlyMoreMemoryThanItsPlaintext(t *testing.T) {
 	w := wanted(plaintext)
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
-	err := r.Fetch(t.Context(), w, func(got []byte, _ Proof) error {
+	err := r.Fetch(t.Context(), 0, w, func(got []byte, _ Proof) error {
 		if !bytes.Equal(got, plaintext) {
 			t.Error("another plaintext")
 		}
@@ -90,7 +90,7 @@ func BenchmarkFetch(b *testing.B) {
 	file := filepath.Join(b.TempDir(), "result")
 	buf := make([]byte, decodedSize(int64(len(object))))
 	ours := func() {
-		if err := r.Fetch(b.Context(), w, func(p []byte, _ Proof) error { return writeSynced(file, p) }); err != nil {
+		if err := r.Fetch(b.Context(), 0, w, func(p []byte, _ Proof) error { return writeSynced(file, p) }); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -100,7 +100,7 @@ func BenchmarkFetch(b *testing.B) {
 		}
 	}
 	transfer := func() {
-		object, err := r.stores[r.sources[0]].get(b.Context(), resultPath, -1)
+		object, err := r.stores[0].get(b.Context(), resultPath, -1)
 		if err != nil {
 			b.Fatal(err)
 		}

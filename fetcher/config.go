@@ -9,6 +9,7 @@ import (
 
 	"github.com/minio/minio-go/v7/pkg/s3utils"
 
+	"recibo/hub"
 	"recibo/rest"
 	"recibo/setting"
 )
@@ -19,8 +20,9 @@ const (
 	Deliver = "deliver"
 )
 
-// Config is the section fetcher: what verifies messages, what opens results, and where the results are.
+// Config is the section fetcher: where messages come from and what verifies them, where results are and what opens them.
 type Config struct {
+	AMQP              *hub.AMQPConfig         `yaml:"amqp" doc:"RabbitMQ that the messages of jobs come from; without it jobs are known by asking alone"`
 	URL               string                  `yaml:"url" doc:"Fetcher's address, usually on port 4006; empty: jobs are known by their messages alone"`
 	Token             setting.Secret          `yaml:"token" doc:"fixed bearer token"`
 	ClientCredentials *rest.ClientCredentials `yaml:"client_credentials" doc:"Access Manager, in place of a fixed token"`
@@ -33,7 +35,7 @@ type Config struct {
 	MaxResult         setting.Size            `yaml:"max_result" doc:"largest result taken, before encryption"`
 	Memory            setting.Size            `yaml:"memory" doc:"memory that results may take together; each waits for its share"`
 	Mode              string                  `yaml:"mode" doc:"octal mode of result files, set before publishing"`
-	LegacySignatures  bool                    `yaml:"legacy_signatures" doc:"accept the messages of Fetcher 1.x, whose signatures cover neither tenant nor route"`
+	LegacySignatures  bool                    `yaml:"legacy_signatures" doc:"accept the messages of Fetcher 1.x, whose signatures cover neither tenant nor route, and bind by their routing keys too"`
 	Sources           []SourceConfig          `yaml:"sources" doc:"several workers or tenants, each with its own keys; when set, other sources are quarantined"`
 	JobsFile          string                  `yaml:"jobs_file" doc:"file of job ids to expect, one a line"`
 }
@@ -55,6 +57,7 @@ type SourceConfig struct {
 	Source          string           `yaml:"source" doc:"the ce-source it stands for; empty: any of the tenant"`
 	Tenant          string           `yaml:"tenant" doc:"the tenant it stands for; empty: any of the source"`
 	Dir             string           `yaml:"dir" doc:"folder of its results"`
+	AMQP            *hub.AMQPConfig  `yaml:"amqp" doc:"RabbitMQ that its messages come from"`
 	URL             string           `yaml:"url" doc:"Fetcher's address"`
 	ExternalHMACKey []setting.Secret `yaml:"external_hmac_key" doc:"derived keys that sign its messages and results, hex"`
 	StorageKey      []setting.Secret `yaml:"storage_key" doc:"derived keys that seal its result objects, hex"`
@@ -69,7 +72,7 @@ func DefaultConfig() Config {
 // With returns the section as it holds for one source: its own values, and the section's where it has none.
 func (c Config) With(s SourceConfig) Config {
 	c.Sources = nil
-	c.URL = or(s.URL, c.URL)
+	c.AMQP, c.URL = or(s.AMQP, c.AMQP), or(s.URL, c.URL)
 	if len(s.ExternalHMACKey) > 0 {
 		c.ExternalHMACKey = s.ExternalHMACKey
 	}
@@ -93,7 +96,7 @@ func (c Config) With(s SourceConfig) Config {
 	return c
 }
 
-// Validate names every value that can't work. It asks for nothing that only a running Fetcher needs: see Complete.
+// Validate names every value that can't work, and what is missing where there is a Fetcher to take jobs from: see On.
 func (c Config) Validate() error {
 	var errs []error
 	add := func(key string, err error) {
@@ -111,8 +114,8 @@ func (c Config) Validate() error {
 		add("memory", errors.New("must be more than nothing"))
 	}
 	add("mode", checkMode(c.Mode))
-	_, err := proxy(c, rest.Config{})
-	add("proxy", err)
+	_, err := rest.Proxy("fetcher.proxy", c.Proxy, "")
+	errs = append(errs, err)
 	if c.LegacySignatures && len(c.Sources) > 0 {
 		add("legacy_signatures", errors.New("can't be true with fetcher.sources: a message of Fetcher 1.x names no source"))
 	}
@@ -123,10 +126,14 @@ func (c Config) Validate() error {
 			client.Close()
 		}
 	}
+	errs = append(errs, c.checkAMQP()...)
 	all, err := newSources(c)
 	errs = append(errs, err)
 	for _, s := range all {
 		errs = append(errs, s.validate())
+	}
+	if c.On() {
+		errs = append(errs, c.Complete())
 	}
 	return errors.Join(errs...)
 }
@@ -136,19 +143,16 @@ const largestResult setting.Size = 32 << 30
 
 // Complete names what is missing for messages to be verified and results to be brought home.
 func (c Config) Complete() error {
-	all, err := newSources(c)
-	if err != nil {
-		return nil // Validate tells
-	}
+	all, _ := newSources(c) // Validate tells what is wrong with what is there
 	var errs []error
 	missing := func(s *source, key, why string) {
 		errs = append(errs, fmt.Errorf("%s.%s: missing%s", s.key, key, why))
 	}
 	for _, s := range all {
-		if s.external.empty() {
+		if len(s.config.ExternalHMACKey) == 0 {
 			missing(s, "external_hmac_key", "; recibo keys derives it")
 		}
-		if s.storage.empty() && c.Encrypted == Refuse {
+		if len(s.config.StorageKey) == 0 && c.Encrypted == Refuse {
 			missing(s, "storage_key", "; recibo keys derives it, or set fetcher.encrypted to deliver")
 		}
 		if s.config.Objects.Endpoint == "" {

@@ -31,14 +31,17 @@ func TestConfigurationErrorsNameTheKey(t *testing.T) {
 		"fetcher.objects.tls: ":                       func(c *Config) { c.Objects.TLS.CertFile = "x" },
 		"fetcher.sources[0].source: missing":          func(c *Config) { c.Sources = []SourceConfig{{Dir: "x"}} },
 		"fetcher.sources[1].source: the same":         func(c *Config) { c.Sources = []SourceConfig{{Tenant: "a"}, {Tenant: "a"}} },
-		"fetcher.sources[0].url: ":                    func(c *Config) { c.Sources = []SourceConfig{{Tenant: "a", URL: "ftp://x"}} },
-		"fetcher.sources[0].storage_key: entry 1 ":    func(c *Config) { c.Sources = []SourceConfig{{Tenant: "a", StorageKey: secrets("open-sesame")}} },
+		"fetcher.sources[1].source: the same source and tenant as fetcher.sources[0]; none is": func(c *Config) {
+			c.Sources = []SourceConfig{{Source: "a"}, {Source: "a", Tenant: SingleTenant}}
+		},
+		"fetcher.sources[0].url: ":                 func(c *Config) { c.Sources = []SourceConfig{{Tenant: "a", URL: "ftp://x"}} },
+		"fetcher.sources[0].storage_key: entry 1 ": func(c *Config) { c.Sources = []SourceConfig{{Tenant: "a", StorageKey: secrets("open-sesame")}} },
 		"fetcher.sources[1].objects.bucket: ": func(c *Config) {
 			c.Sources = []SourceConfig{{Tenant: "a"}, {Tenant: "b", Objects: ObjectsConfig{Bucket: "x"}}}
 		},
 		"fetcher.legacy_signatures: ": func(c *Config) { c.LegacySignatures, c.Sources = true, []SourceConfig{{Tenant: "a"}} },
 	} {
-		c := DefaultConfig()
+		c := complete()
 		change(&c)
 		err := c.Validate()
 		if err == nil || !strings.HasPrefix(err.Error(), want) || strings.Count(err.Error(), "\n") > 0 {

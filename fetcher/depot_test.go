@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/johannesboyne/gofakes3"
 	"github.com/johannesboyne/gofakes3/backend/s3mem"
@@ -81,11 +82,10 @@ func (d *depot) config(change ...func(*Config)) Config {
 
 func results(t testing.TB, c Config, rc ...rest.Config) *Results {
 	t.Helper()
-	o := ResultsOptions{REST: rest.Config{Proxy: "none"}}
-	if len(rc) > 0 {
-		o.REST = rc[0]
+	if len(rc) == 0 {
+		rc = []rest.Config{{Proxy: "none"}}
 	}
-	r, err := NewResults(c, o)
+	r, err := NewResults(rc[0], c, Options{ProbeBase: time.Millisecond, ProbeCap: time.Millisecond})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,9 +100,14 @@ func wanted(plaintext []byte) Wanted {
 }
 
 // fetch returns a copy of what was delivered.
-func fetch(ctx context.Context, r *Results, w Wanted) ([]byte, error) {
+func fetch(ctx context.Context, r *Results, w Wanted) ([]byte, error) { return fetchFrom(ctx, r, 0, w) }
+
+func fetchFrom(ctx context.Context, r *Results, i int, w Wanted) ([]byte, error) {
+	if err := r.Acquire(ctx, i); err != nil {
+		return nil, err
+	}
 	var got []byte
-	err := r.Fetch(ctx, w, func(p []byte, proof Proof) error {
+	err := r.Fetch(ctx, i, w, func(p []byte, proof Proof) error {
 		if proof != Verified {
 			return fmt.Errorf("proof %q", proof)
 		}

@@ -67,7 +67,7 @@ func NewVerifier(c Config, o VerifierOptions) (*Verifier, error) {
 // check is quarantined with the check as its reason. Nothing but the signature is trusted until it is verified, and what
 // it does not cover (the ce- headers) must then agree with what it does.
 func (v *Verifier) Delivery(m hub.Message, r Route) hub.Delivery {
-	d := hub.Delivery{Transport: m.Transport, Origin: m.Origin, Raw: m.Body}
+	d := hub.Delivery{Feed: hub.Jobs, Transport: m.Transport, Origin: m.Origin, Raw: m.Body}
 	d.Event.Name, d.Event.Headers, d.Event.Data = r.RoutingKey, map[string]string{}, m.Body
 	status, legacy, ours := readRoute(r.RoutingKey)
 	if !ours {

@@ -25,6 +25,14 @@ func keyed(keys ...string) Config {
 	return c
 }
 
+// complete is a section that nothing is missing in.
+func complete() Config {
+	c := keyed(keyA)
+	c.StorageKey = secrets(keyB)
+	c.Objects.Endpoint, c.Objects.Bucket = "https://s3.example.org", bucket
+	return c
+}
+
 func TestEveryVector(t *testing.T) {
 	t.Parallel()
 	all := load(t)

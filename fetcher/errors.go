@@ -43,6 +43,8 @@ type ResultError struct {
 	Kind  Kind
 	JobID string
 	Err   error
+
+	badTLS bool // of Unreachable: certificates are in the way, which a person must mend
 }
 
 // Service reports whether this is the object store's trouble, which spends nobody's budget.

@@ -17,39 +17,51 @@ import (
 	"recibo/setting"
 )
 
+// readBuffer is that of a connection, in bytes; what is read in larger pieces, as results are, goes around it.
+const readBuffer = 64 << 10
+
 // objects is a bucket that results are read from.
 type objects struct {
+	gate      *rest.Gate
 	s3        minio.Core
-	transport *transport
+	transport *rest.Transport
 	config    ObjectsConfig
 	keys      *credentials.Credentials
 	idle      time.Duration
 }
 
+type proxyFunc = func(*http.Request) (*url.URL, error)
+
 // newObjects returns the bucket of a source. Errors begin with the key, without that of the section.
-func newObjects(c Config, rc rest.Config) (*objects, error) {
-	for key, value := range map[string]string{"endpoint": c.Objects.Endpoint, "bucket": c.Objects.Bucket} {
+func newObjects(c ObjectsConfig, rc rest.Config, proxy proxyFunc, gate *rest.Gate) (*objects, error) {
+	for key, value := range map[string]string{"endpoint": c.Endpoint, "bucket": c.Bucket} {
 		if value == "" {
 			return nil, fmt.Errorf("%s: missing", key)
 		}
 	}
-	if err := errors.Join(c.Objects.check()...); err != nil {
+	if err := errors.Join(c.check()...); err != nil {
 		return nil, err
 	}
-	address, err := c.Objects.address()
+	address, err := c.address()
 	if err != nil {
 		return nil, err
 	}
-	o := &objects{config: c.Objects, keys: accessKeys(c.Objects), idle: rc.IdleTimeout}
-	if o.transport, err = newTransport(c, rc); err != nil {
-		return nil, err
+	material, err := setting.NewMaterial(c.TLS, rc.CAFile)
+	if err != nil {
+		return nil, fmt.Errorf("tls: %w", err)
+	}
+	o := &objects{
+		gate: gate, config: c, keys: accessKeys(c), idle: or(rc.IdleTimeout, rest.DefaultConfig().IdleTimeout),
+		transport: rest.NewTransport(material, rest.TransportOptions{
+			Proxy: proxy, HeaderTimeout: rc.HeaderTimeout, ReadBuffer: readBuffer, HTTP1: true,
+		}),
 	}
 	lookup := minio.BucketLookupAuto
-	if c.Objects.PathStyle {
+	if c.PathStyle {
 		lookup = minio.BucketLookupPath
 	}
 	client, err := minio.New(address.Host, &minio.Options{
-		Creds: o.keys, Secure: address.Scheme == "https", Transport: o.transport, Region: c.Objects.Region, BucketLookup: lookup,
+		Creds: o.keys, Secure: address.Scheme == "https", Transport: o.transport, Region: c.Region, BucketLookup: lookup,
 		MaxRetries: 1, // none: what is tried again, and when, is decided where nobody is kept waiting by it
 	})
 	if err != nil {
@@ -82,18 +94,18 @@ func (o *objects) size(ctx context.Context, key string) (int64, error) {
 
 // get opens an object whose size was asked for; a size of -1 is any.
 func (o *objects) get(ctx context.Context, key string, size int64) (io.ReadCloser, error) {
-	inner, cancel := context.WithCancel(ctx)
+	inner, cancel := context.WithCancelCause(ctx)
 	body, info, _, err := o.s3.GetObject(inner, o.config.Bucket, key, minio.GetObjectOptions{})
 	if err != nil {
-		cancel()
+		cancel(nil)
 		return nil, err
 	}
 	if size >= 0 && info.Size != size {
-		cancel()
+		cancel(nil)
 		_ = body.Close()
 		return nil, &ResultError{Kind: Broken, Err: fmt.Errorf("the object had %d bytes and has %d now", size, info.Size)}
 	}
-	return watch(body, cancel, o.idle), nil
+	return rest.Watch(body, cancel, o.idle), nil
 }
 
 // authorised says that there is no access key, before a request goes out without one and is refused for no visible reason.
@@ -149,7 +161,7 @@ func (o *objects) classify(ctx context.Context, err error) *ResultError {
 		if ctx.Err() != nil {
 			err = ctx.Err()
 		}
-		return &ResultError{Kind: Unreachable, Err: o.harmless(err)}
+		return &ResultError{Kind: Unreachable, Err: o.harmless(err), badTLS: rest.KindOf(err) == rest.BadTLS}
 	}
 	e := &ResultError{Err: o.harmless(fmt.Errorf("%d %s: %s", answer.StatusCode, answer.Code, answer.Error()))}
 	e.Kind = kindOf(answer.Code, answer.StatusCode)

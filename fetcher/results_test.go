@@ -11,6 +11,7 @@ import (
 	"strings"
 	"testing"
 
+	"recibo/rest"
 	"recibo/setting"
 )
 
@@ -141,7 +142,6 @@ func TestResultsThatAreBad(t *testing.T) {
 		"bucket is missing":       {config: func(c *Config) { c.Objects.Bucket = "elsewhere" }, want: Server},
 		"nothing listens":         {config: func(c *Config) { c.Objects.Endpoint = "http://127.0.0.1:1" }, want: Unreachable},
 		"TLS where there is none": {config: func(c *Config) { c.Objects.Endpoint = strings.Replace(c.Objects.Endpoint, "http", "https", 1) }, want: Unreachable},
-		"source that is not ours": {config: func(c *Config) { c.Sources = []SourceConfig{{Tenant: "acme"}} }, want: NoKey},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -167,7 +167,7 @@ func TestAnErrorOfTheCallerComesBackAsItIs(t *testing.T) {
 	d := openDepot(t)
 	d.put(t, resultPath, seal(t, keyB, plaintext))
 	full := errors.New("disk full")
-	if err := results(t, d.config()).Fetch(t.Context(), wanted(plaintext), func([]byte, Proof) error { return full }); err != full {
+	if err := results(t, d.config()).Fetch(t.Context(), 0, wanted(plaintext), func([]byte, Proof) error { return full }); err != full {
 		t.Error(err)
 	}
 }
@@ -177,7 +177,7 @@ func TestThePlaintextIsWipedAfterDelivery(t *testing.T) {
 	d := openDepot(t)
 	d.put(t, resultPath, seal(t, keyB, plaintext))
 	var kept []byte
-	err := results(t, d.config()).Fetch(t.Context(), wanted(plaintext), func(p []byte, _ Proof) error {
+	err := results(t, d.config()).Fetch(t.Context(), 0, wanted(plaintext), func(p []byte, _ Proof) error {
 		kept = p
 		return nil
 	})
@@ -196,7 +196,7 @@ func TestResultsWaitForTheirShareOfMemory(t *testing.T) {
 	ended := make(chan error, 3)
 	start := func(ctx context.Context) {
 		go func() {
-			ended <- r.Fetch(ctx, wanted(plaintext), func([]byte, Proof) error {
+			ended <- r.Fetch(ctx, 0, wanted(plaintext), func([]byte, Proof) error {
 				entered <- struct{}{}
 				<-leave
 				return nil
@@ -268,14 +268,12 @@ func TestEachSourceHasItsOwnStore(t *testing.T) {
 		{Source: "//two", StorageKey: secrets(keyC), Objects: ObjectsConfig{Endpoint: two.server.URL, Prefix: "two/"}},
 	}
 	r := results(t, c)
-	for source, d := range map[string]*depot{"//one": one, "//two": two} {
-		w := wanted(plaintext)
-		w.Source = source
-		if got, err := fetch(t.Context(), r, w); err != nil || !bytes.Equal(got, plaintext) || len(d.seen()) != 2 {
-			t.Errorf("%s: %v, asked %q", source, err, d.seen())
+	for i, d := range []*depot{one, two} {
+		if got, err := fetchFrom(t.Context(), r, i, wanted(plaintext)); err != nil || !bytes.Equal(got, plaintext) || len(d.seen()) != 2 {
+			t.Errorf("source %d: %v, asked %q", i, err, d.seen())
 		}
-		if !r.CanOpen(source, "") || r.CanOpen("//three", "") {
-			t.Error("what can be opened")
+		if !r.CanOpen(i) {
+			t.Errorf("source %d can't be opened", i)
 		}
 	}
 }
@@ -286,7 +284,7 @@ func TestWithoutAStorageKeyTheObjectComesAsItIs(t *testing.T) {
 	d := openDepot(t)
 	d.put(t, resultPath, object)
 	r := results(t, d.config(func(c *Config) { c.StorageKey = nil }))
-	if r.CanOpen("", "") {
+	if r.CanOpen(0) {
 		t.Error("it can be opened")
 	}
 	read := func(from io.Reader, _ int64) error {
@@ -296,10 +294,10 @@ func TestWithoutAStorageKeyTheObjectComesAsItIs(t *testing.T) {
 		}
 		return err
 	}
-	if err := r.FetchEncrypted(t.Context(), wanted(plaintext), read); err != nil {
+	if err := r.FetchEncrypted(t.Context(), 0, wanted(plaintext), read); err != nil {
 		t.Error(err)
 	}
-	err := r.FetchEncrypted(t.Context(), wanted(plaintext), func(from io.Reader, size int64) error {
+	err := r.FetchEncrypted(t.Context(), 0, wanted(plaintext), func(from io.Reader, size int64) error {
 		if size != int64(len(object)) {
 			t.Errorf("size %d", size)
 		}
@@ -315,12 +313,12 @@ func TestWithoutAStorageKeyTheObjectComesAsItIs(t *testing.T) {
 		_, _ = w.Write(object[:10])
 		return true
 	}
-	expect(t, "breaks off", nil, r.FetchEncrypted(t.Context(), wanted(plaintext), read), Broken)
+	expect(t, "breaks off", nil, r.FetchEncrypted(t.Context(), 0, wanted(plaintext), read), Broken)
 	d.fault = nil
 	small := results(t, d.config(func(c *Config) { c.MaxResult = 1 }))
 	w := wanted(plaintext)
 	w.Result.SizeBytes = 1
-	expect(t, "too large", nil, small.FetchEncrypted(t.Context(), w, read), TooLarge)
+	expect(t, "too large", nil, small.FetchEncrypted(t.Context(), 0, w, read), TooLarge)
 }
 
 func TestStoresThatCantBe(t *testing.T) {
@@ -336,7 +334,7 @@ func TestStoresThatCantBe(t *testing.T) {
 			c.Sources = []SourceConfig{{Tenant: "a", Objects: ObjectsConfig{Bucket: "x"}}}
 		},
 	} {
-		if _, err := NewResults(d.config(change), ResultsOptions{}); err == nil || !strings.HasPrefix(err.Error(), want) {
+		if _, err := NewResults(rest.Config{}, d.config(change), Options{}); err == nil || !strings.HasPrefix(err.Error(), want) {
 			t.Errorf("%s: got %v", want, err)
 		}
 	}

@@ -31,8 +31,9 @@ func newSources(c Config) (sources, error) {
 			errs = append(errs, fmt.Errorf("%s.source: missing; a source is known by its ce-source, its tenant or both", key))
 		}
 		for j, earlier := range c.Sources[:i] {
-			if earlier.Source == own.Source && earlier.Tenant == own.Tenant {
-				errs = append(errs, fmt.Errorf("%s.source: the same source and tenant as fetcher.sources[%d]", key, j))
+			if earlier.Source == own.Source && tenantOf(earlier.Tenant) == tenantOf(own.Tenant) {
+				errs = append(errs, fmt.Errorf("%s.source: the same source and tenant as fetcher.sources[%d]; none is the same as %s",
+					key, j, SingleTenant))
 			}
 		}
 		s, err := newSource(key, c.With(own), &own)

@@ -22,7 +22,7 @@ type Event struct {
 	Type     string            // ce-type
 	Tenant   string            // ce-tenantid; empty when missing
 	Time     time.Time         // ce-time; zero when missing or unreadable
-	ReportID string            // data.report_id, data.reportId or ce-subject
+	ReportID string            // data.report_id, data.reportId or ce-subject; of the feed Jobs the job's id
 	Headers  map[string]string // the CloudEvents attributes, lower case without "ce-", and traceparent; nothing else
 	Data     []byte            // the payload as it came
 }
@@ -38,8 +38,18 @@ const (
 	Reject                    // not authentic: counted, not kept
 )
 
+// Feed tells what events are about. The id of an event is unique within its feed.
+type Feed int
+
+// The feeds.
+const (
+	Reports Feed = iota // events of the Hub about reports: hints, for the API is the authority
+	Jobs                // signed events of Fetcher about jobs: what they say is what a job is settled from
+)
+
 // Delivery is one message as a transport hands it over.
 type Delivery struct {
+	Feed      Feed
 	Event     Event
 	Verdict   Verdict
 	Reason    string // why it is not accepted; for people, names no secret

@@ -29,7 +29,7 @@ func (c *Client) askToken(cc ClientCredentials) func(context.Context) (grant, er
 	return func(ctx context.Context) (grant, error) {
 		permit, paused := c.gates.begin(Token)
 		if !paused.IsZero() {
-			return grant{}, c.waiting("get a token", paused, true)
+			return grant{}, waiting("get a token", paused, true)
 		}
 		g, resp, err := c.postToken(ctx, endpoint, cc)
 		var e *Error

@@ -16,8 +16,7 @@ import (
 // what they mean. There is no limit on the total: a healthy large file takes as long as it takes.
 type body struct {
 	ctx      context.Context // the caller's
-	cancel   context.CancelCauseFunc
-	origin   *Error // what errors have in common
+	origin   *Error          // what errors have in common
 	hide     func(error) error
 	encoding string // gzip or none; others are refused before anything is read
 	raw      *watched
@@ -37,7 +36,7 @@ func (c *Client) newBody(ctx context.Context, cancel context.CancelCauseFunc, h 
 		encoding = "" // nothing to decode
 	}
 	return &body{
-		ctx: ctx, cancel: cancel, origin: origin, hide: c.cause, encoding: encoding,
+		ctx: ctx, origin: origin, hide: c.cause, encoding: encoding,
 		raw: watch(h.Body, cancel, c.config.IdleTimeout, c.options.MinRate, c.options.MinRateFor),
 	}
 }
@@ -91,13 +90,10 @@ func (b *body) typed(err error) error {
 // Close ends the request. It never fails: what was read was read. It is not for breaking off a Read in another
 // goroutine: that is the context's part.
 func (b *body) Close() error {
-	b.raw.stop()
 	if b.failed == nil {
 		b.failed = errors.New("read after close")
 	}
-	b.cancel(nil)
-	_ = b.raw.from.Close()
-	return nil
+	return b.raw.Close()
 }
 
 // slowError is why a watched body was given up.
@@ -120,6 +116,13 @@ type watched struct {
 	tripped atomic.Bool   // the idle limit has passed
 	spent   time.Duration // waiting, in the current period
 	bytes   int64         // received in it
+}
+
+// Watch returns a body that is given up like that of a Response: with an error after idle without a byte, or below 1 KiB
+// a second for 5 min; cancel ends its request. Only time spent waiting for the service counts. Close ends the request
+// and the body, and never fails.
+func Watch(from io.ReadCloser, cancel context.CancelCauseFunc, idle time.Duration) io.ReadCloser {
+	return watch(from, cancel, idle, defaultMinRate, defaultMinRateFor)
 }
 
 func watch(from io.ReadCloser, cancel context.CancelCauseFunc, idle time.Duration, rate int64, over time.Duration) *watched {
@@ -159,4 +162,10 @@ func (w *watched) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-func (w *watched) stop() { w.timer.Stop() }
+// Close implements io.Closer.
+func (w *watched) Close() error {
+	w.timer.Stop()
+	w.cancel(nil)
+	_ = w.from.Close()
+	return nil
+}

@@ -17,7 +17,7 @@ func (c *Client) unanswered(ctx context.Context, class Class, op string, u *url.
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	e := &Error{Op: op, URL: shown(u), Kind: kindOf(err), Err: c.cause(err)}
+	e := &Error{Op: op, URL: shown(u), Kind: KindOf(err), Err: c.cause(err)}
 	if class == Download && awaitingHeaders(err) {
 		// The service may be busy with this one file, so it is not taken for an outage (law 9: what is slow for one
 		// report never delays another). In an outage the description that comes before each download fails too.
@@ -39,8 +39,9 @@ func (c *Client) cause(err error) error {
 	return err
 }
 
-// kindOf classifies an error of net/http. It has types for some of these only; for the others the text decides.
-func kindOf(err error) Kind {
+// KindOf classifies an error of net/http as Unreachable, BadTLS or Malformed. It has types for some of these only; for the
+// others the text decides.
+func KindOf(err error) Kind {
 	var redirect *redirectError
 	var protocol textproto.ProtocolError
 	switch text := err.Error(); {

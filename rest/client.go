@@ -65,7 +65,7 @@ type Client struct {
 
 	gates     *gates
 	tokens    tokens // nil: the service takes requests without
-	transport *transport
+	transport *Transport
 	asker     *retryablehttp.Client // requests without a body
 	poster    *http.Client          // the request for a token: no second try, no redirect
 }
@@ -84,14 +84,14 @@ func New(c Config, s Service, o Options) (*Client, error) {
 	if err != nil {
 		return nil, err
 	}
-	proxy, err := proxy(c, s)
+	proxy, err := Proxy(s.key("proxy"), s.Proxy, c.Proxy)
 	if err != nil {
 		return nil, err
 	}
 	o = o.withDefaults()
 	client := &Client{base: base, header: s.Header.Clone(), options: o, config: c}
-	client.gates = newGates(o)
-	client.transport = newTransport(material, proxy, c.HeaderTimeout)
+	client.gates = newGates(o, Get, Download, Token)
+	client.transport = NewTransport(material, TransportOptions{Proxy: proxy, HeaderTimeout: c.HeaderTimeout})
 	client.asker = newAsker(client.transport, o.Jitter)
 	client.poster = &http.Client{Transport: client.transport, CheckRedirect: follow(0)}
 	client.tokens = client.newTokens(s)

@@ -16,6 +16,7 @@ type gates struct {
 	longest time.Duration // Options.ProbeCap
 	log     *slog.Logger
 	changed chan struct{}
+	classes []Class // in the order of status
 
 	mu  sync.Mutex
 	all map[Class]*gate
@@ -57,12 +58,12 @@ type permit struct {
 	epoch int
 }
 
-func newGates(o Options) *gates {
+func newGates(o Options, classes ...Class) *gates {
 	g := &gates{
 		now: o.Now, jitter: o.Jitter, first: o.ProbeBase, longest: o.ProbeCap, log: o.Log,
-		changed: make(chan struct{}, 1), all: map[Class]*gate{},
+		changed: make(chan struct{}, 1), classes: classes, all: map[Class]*gate{},
 	}
-	for _, class := range []Class{Get, Download, Token} {
+	for _, class := range classes {
 		g.of(class)
 	}
 	return g
@@ -189,6 +190,10 @@ const (
 func (g *gates) settle(class Class, p permit, v verdict) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
+	g.end(class, p, v)
+}
+
+func (g *gates) end(class Class, p permit, v verdict) {
 	t, now := g.of(class), g.now()
 	t.running--
 	back := p.probe && p.epoch == t.epoch
@@ -214,6 +219,16 @@ func (g *gates) settle(class Class, p permit, v verdict) {
 	t.notify()
 }
 
+// answered settles a request with contact and has it go on running, with the permit that is returned.
+func (g *gates) answered(class Class, p permit) permit {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.end(class, p, verdict{about: contact})
+	t := g.of(class)
+	t.running++
+	return permit{epoch: t.epoch}
+}
+
 // notify wakes everyone who waits at the gate.
 func (t *gate) notify() {
 	close(t.wake)
@@ -224,7 +239,7 @@ func (g *gates) status() []GateStatus {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	list := make([]GateStatus, 0, len(g.all))
-	for _, class := range []Class{Get, Download, Token} {
+	for _, class := range g.classes {
 		t := g.all[class]
 		s := GateStatus{Class: class, Open: t.open, Since: t.since}
 		if !t.open {

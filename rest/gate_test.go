@@ -10,7 +10,7 @@ import (
 )
 
 func testGates(jitter float64, now func() time.Time) *gates {
-	return newGates(Options{Jitter: func() float64 { return jitter }, Now: now}.withDefaults())
+	return newGates(Options{Jitter: func() float64 { return jitter }, Now: now}.withDefaults(), Get, Download, Token)
 }
 
 // pass acquires and begins at once.

@@ -21,7 +21,7 @@ func (c *Client) Do(ctx context.Context, class Class, req Request) (*Response, e
 	}
 	permit, paused := c.gates.begin(class)
 	if !paused.IsZero() {
-		return nil, c.waiting(req.Op, paused, false)
+		return nil, waiting(req.Op, paused, false)
 	}
 	resp, err := c.exchange(ctx, class, req)
 	c.gates.settle(class, permit, judge(resp, err, req.Tolerate))
@@ -95,7 +95,7 @@ func (c *Client) without(ctx context.Context, req Request, err error) error {
 }
 
 // waiting is the error while the service has asked to be left alone.
-func (c *Client) waiting(op string, until time.Time, token bool) *Error {
+func waiting(op string, until time.Time, token bool) *Error {
 	return &Error{Op: op, Kind: Limited, RetryAt: until, Token: token, Message: "nothing sent before the time that the service named"}
 }
 

@@ -27,44 +27,60 @@ const (
 	maxHeaderBytes   = 1 << 20
 )
 
-// transport sends requests with the TLS files as they are now. Client certificates are read for each handshake; when
-// the roots change it goes over to a new pool of connections, so that proxied connections see them too.
-type transport struct {
+// Transport sends requests with the TLS files as they are now. Client certificates are read for each handshake; when
+// the roots change it goes over to a new pool of connections, so that proxied connections see them too. A Client has
+// one; another is for a service that is called through a library of its own.
+type Transport struct {
 	material *setting.Material
-	build    func(*x509.CertPool) (*http.Transport, error)
+	dialer   *net.Dialer
+	options  TransportOptions
 
 	mu      sync.Mutex
 	roots   *x509.CertPool
 	current *http.Transport
 }
 
-func newTransport(m *setting.Material, proxy proxyFunc, headerTimeout time.Duration) *transport {
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
-	return &transport{material: m, build: func(roots *x509.CertPool) (*http.Transport, error) {
-		config, err := m.Client("")
-		if err != nil {
-			return nil, err
-		}
-		config.RootCAs = roots
-		return &http.Transport{
-			Proxy:                  proxy,
-			DialContext:            dialer.DialContext,
-			TLSClientConfig:        config,
-			TLSHandshakeTimeout:    handshakeTimeout,
-			ResponseHeaderTimeout:  headerTimeout,
-			ForceAttemptHTTP2:      true, // a TLS configuration of one's own turns it off otherwise
-			HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
-			DisableCompression:     true, // identity is asked for, so that lengths are those of the file
-			MaxIdleConns:           idleConnections,
-			MaxIdleConnsPerHost:    idlePerHost,
-			IdleConnTimeout:        idleConnection,
-			MaxResponseHeaderBytes: maxHeaderBytes,
-		}, nil
-	}}
+// TransportOptions are what the transports of several services differ in.
+type TransportOptions struct {
+	Proxy         func(*http.Request) (*url.URL, error) // as Proxy returns it; nil: direct
+	HeaderTimeout time.Duration                         // how long an answer's first byte may take; default: that of DefaultConfig
+	ReadBuffer    int                                   // of a connection, in bytes; default: that of net/http
+	HTTP1         bool                                  // HTTP/2 is not offered
+}
+
+// NewTransport returns a transport without connections. Time limits other than that of the headers are fixed: 10 s to
+// connect, 10 s for a handshake.
+func NewTransport(m *setting.Material, o TransportOptions) *Transport {
+	o.HeaderTimeout = or(o.HeaderTimeout, DefaultConfig().HeaderTimeout)
+	return &Transport{material: m, options: o, dialer: &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}}
+}
+
+// pool returns a new pool of connections.
+func (t *Transport) pool(roots *x509.CertPool) (*http.Transport, error) {
+	config, err := t.material.Client("")
+	if err != nil {
+		return nil, err
+	}
+	config.RootCAs = roots
+	return &http.Transport{
+		Proxy:                  t.options.Proxy,
+		DialContext:            t.dialer.DialContext,
+		TLSClientConfig:        config,
+		TLSHandshakeTimeout:    handshakeTimeout,
+		ResponseHeaderTimeout:  t.options.HeaderTimeout,
+		ForceAttemptHTTP2:      !t.options.HTTP1, // a TLS configuration of one's own turns it off otherwise
+		HTTP2:                  &http.HTTP2Config{SendPingTimeout: pingAfter, PingTimeout: pingTimeout},
+		DisableCompression:     true, // identity is asked for, so that lengths are those of the file
+		MaxIdleConns:           idleConnections,
+		MaxIdleConnsPerHost:    idlePerHost,
+		IdleConnTimeout:        idleConnection,
+		MaxResponseHeaderBytes: maxHeaderBytes,
+		ReadBufferSize:         t.options.ReadBuffer,
+	}, nil
 }
 
 // RoundTrip implements http.RoundTripper.
-func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
+func (t *Transport) RoundTrip(r *http.Request) (*http.Response, error) {
 	current, err := t.fresh()
 	if err != nil {
 		return nil, err
@@ -73,7 +89,7 @@ func (t *transport) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // fresh returns the pool of connections that trusts the roots in force.
-func (t *transport) fresh() (*http.Transport, error) {
+func (t *Transport) fresh() (*http.Transport, error) {
 	roots, err := t.material.Roots()
 	if err != nil {
 		return nil, err
@@ -83,7 +99,7 @@ func (t *transport) fresh() (*http.Transport, error) {
 	if t.current != nil && t.roots == roots {
 		return t.current, nil
 	}
-	next, err := t.build(roots)
+	next, err := t.pool(roots)
 	if err != nil {
 		return nil, err
 	}
@@ -95,7 +111,7 @@ func (t *transport) fresh() (*http.Transport, error) {
 }
 
 // CloseIdleConnections is found by http.Client.
-func (t *transport) CloseIdleConnections() {
+func (t *Transport) CloseIdleConnections() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.current != nil {
@@ -103,13 +119,12 @@ func (t *transport) CloseIdleConnections() {
 	}
 }
 
-type proxyFunc = func(*http.Request) (*url.URL, error)
-
-// proxy chooses the service's own proxy, then the one common to all, then the environment's.
-func proxy(c Config, s Service) (proxyFunc, error) {
-	key, value := s.key("proxy"), s.Proxy
+// Proxy chooses the proxy of a service: its own, then the one common to all, then the environment's; none is direct. An
+// error names the key at fault, own by the name ownKey, and quotes nothing: the value may hold a password.
+func Proxy(ownKey, own, common string) (func(*http.Request) (*url.URL, error), error) {
+	key, value := ownKey, own
 	if value == "" {
-		key, value = "rest.proxy", c.Proxy
+		key, value = "rest.proxy", common
 	}
 	switch value {
 	case "":
@@ -119,7 +134,7 @@ func proxy(c Config, s Service) (proxyFunc, error) {
 	}
 	u, err := url.Parse(value)
 	if err != nil || u.Hostname() == "" {
-		return nil, fmt.Errorf("%s: neither none nor the URL of a proxy", key) // the value may hold a password
+		return nil, fmt.Errorf("%s: neither none nor the URL of a proxy", key)
 	}
 	switch u.Scheme {
 	case "http", "https", "socks5", "socks5h":
@@ -153,5 +168,5 @@ func secondTry(ctx context.Context, _ *http.Response, err error) (bool, error) {
 	if ctx.Err() != nil {
 		return false, ctx.Err()
 	}
-	return err != nil && kindOf(err) == Unreachable && !timedOut(err), nil
+	return err != nil && KindOf(err) == Unreachable && !timedOut(err), nil
 }

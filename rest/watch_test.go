@@ -50,7 +50,7 @@ func TestOnlyTimeSpentWaitingForTheServiceCounts(t *testing.T) {
 				defer cancel(nil)
 				from := pipe{ctx, test.takes, test.bytes}
 				w := watch(from, cancel, time.Minute, defaultMinRate, defaultMinRateFor)
-				defer w.stop()
+				defer func() { _ = w.Close() }()
 				buffer := make([]byte, 128<<10)
 				var reading time.Duration
 				for range 2000 {

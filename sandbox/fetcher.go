@@ -20,6 +20,7 @@ type FetcherOptions struct {
 	AMQPURL  string // of the broker and vhost that events go to; empty: events are made and signed and go nowhere
 	Exchange string // default fetcher.job.events
 	Declare  bool   // declare the exchange, durable and of type topic, on every connection
+	Queue    string // with Declare: a durable queue bound for both endings, so that no event is lost before its consumer comes
 	Source   string // ce-source; default //lerian.fetcher/worker
 	Tenant   string // default: a deployment without tenants, which writes single-tenant
 

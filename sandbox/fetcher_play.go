@@ -62,6 +62,10 @@ func (f *Fetcher) playWindow(ctx context.Context, emissions []JobEmission, due m
 // as exactly one file under its name, byte for byte, and nothing else beside the agent's own folder. It returns a
 // complaint for each difference. name gives a job's file name relative to dir, with forward slashes; nil is <id>.json.
 func (f *Fetcher) JudgeJobs(dir string, sc JobScenario, name func(id string) string) []string {
+	return judge(dir, f.wanted(sc, name), func(file string) string { return whyStrayJob(file, sc) })
+}
+
+func (f *Fetcher) wanted(sc JobScenario, name func(id string) string) []wanted {
 	if name == nil {
 		name = func(id string) string { return id + ".json" }
 	}
@@ -70,7 +74,7 @@ func (f *Fetcher) JudgeJobs(dir string, sc JobScenario, name func(id string) str
 		size, sum := f.Sum(id)
 		want = append(want, wanted{name(id), "completed job", size, sum})
 	}
-	return judge(dir, want, func(file string) string { return whyStrayJob(file, sc) })
+	return want
 }
 
 // whyStrayJob tells what a file that should not be there is about.

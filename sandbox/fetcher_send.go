@@ -29,11 +29,11 @@ type sender interface {
 // publisher sends to a broker and outlives its restarts: what was not confirmed is published again, so that a message
 // may come twice and none is lost.
 type publisher struct {
-	url, exchange string
-	declare       bool
-	log           *slog.Logger
-	ended         context.Context // the publisher's life
-	end           context.CancelCauseFunc
+	url, exchange, queue string
+	declare              bool
+	log                  *slog.Logger
+	ended                context.Context // the publisher's life
+	end                  context.CancelCauseFunc
 
 	mu   sync.Mutex // one send at a time; guards what follows
 	link *link      // nil when there is none
@@ -46,7 +46,7 @@ func startPublisher(ctx context.Context, o FetcherOptions) (*publisher, error) {
 	if _, err := amqp.ParseURI(o.AMQPURL); err != nil {
 		return nil, errors.New("the broker's address can't be read") // the parser's text shows the password
 	}
-	p := &publisher{url: o.AMQPURL, exchange: o.Exchange, declare: o.Declare, log: o.Log}
+	p := &publisher{url: o.AMQPURL, exchange: o.Exchange, queue: o.Queue, declare: o.Declare, log: o.Log}
 	p.ended, p.end = context.WithCancelCause(context.WithoutCancel(ctx))
 	var err error
 	if p.link, err = p.dial(ctx); err != nil {
@@ -183,11 +183,23 @@ func (l *link) open(p *publisher) (err error) {
 	}
 	l.closed = l.channel.NotifyClose(make(chan *amqp.Error, 1))
 	if p.declare {
-		if err := l.channel.ExchangeDeclare(p.exchange, amqp.ExchangeTopic, true, false, false, false, nil); err != nil {
+		if err := l.declare(p); err != nil {
 			return err
 		}
 	}
 	return l.channel.Confirm(false)
+}
+
+func (l *link) declare(p *publisher) error {
+	err := l.channel.ExchangeDeclare(p.exchange, amqp.ExchangeTopic, true, false, false, false, nil)
+	if err != nil || p.queue == "" {
+		return err
+	}
+	_, err = l.channel.QueueDeclare(p.queue, true, false, false, false, nil)
+	for _, status := range [...]string{JobCompleted, JobFailed} {
+		err = errors.Join(err, l.channel.QueueBind(p.queue, "job."+status, p.exchange, false, nil))
+	}
+	return err
 }
 
 // cut ends the connection without a word.

@@ -58,6 +58,20 @@ const ownFolder = ".recibo"
 // file under its name, byte for byte, and nothing else beside the agent's own folder. It returns a complaint for each
 // difference. name gives a report's file name relative to dir, with forward slashes; nil is <id>.<format>.
 func (s *Sandbox) Judge(dir string, sc Scenario, name func(id, format string) string) []string {
+	return judge(dir, s.wanted(sc, name), func(file string) string { return whyStray(file, sc) })
+}
+
+// JudgeBoth is Judge and Fetcher.JudgeJobs for a folder that reports and results share, under their usual names.
+func (s *Sandbox) JudgeBoth(dir string, sc Scenario, f *Fetcher, jobs JobScenario) []string {
+	return judge(dir, append(s.wanted(sc, nil), f.wanted(jobs, nil)...), func(file string) string {
+		if strings.HasSuffix(file, ".json") {
+			return whyStrayJob(file, jobs)
+		}
+		return whyStray(file, sc)
+	})
+}
+
+func (s *Sandbox) wanted(sc Scenario, name func(id, format string) string) []wanted {
 	if name == nil {
 		name = func(id, format string) string { return id + "." + format }
 	}
@@ -67,7 +81,7 @@ func (s *Sandbox) Judge(dir string, sc Scenario, name func(id, format string) st
 		size, sum := s.Reporter.Sum(id)
 		want = append(want, wanted{name(id, report.Format), "finished report", size, sum})
 	}
-	return judge(dir, want, func(file string) string { return whyStray(file, sc) })
+	return want
 }
 
 // wanted is a file that has to be in a folder.

@@ -2,6 +2,8 @@ package store
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/json"
 	"fmt"
 	"time"
 	"unicode/utf8"
@@ -18,6 +20,10 @@ type Admission struct {
 	Source    string
 	Tenant    string
 
+	// Body is what the receipt is settled from, a JSON value: it is kept with the receipt, and an event with the same id and
+	// another body is a conflict. Nil for an event that is only a hint.
+	Body json.RawMessage
+
 	Headers map[string]string // with Data: what is kept if the event turns out to contradict an earlier one
 	Data    []byte
 
@@ -30,9 +36,9 @@ type Outcome int
 // The outcomes.
 const (
 	Admitted Outcome = iota // new: the event is recorded and its receipt is due
-	Repeated                // the same id, name and receipt were admitted before; nothing was written
+	Repeated                // the same id, name, receipt and body were admitted before; nothing was written
 	Kept                    // in quarantine
-	Conflict                // the id was admitted with another name or receipt: in quarantine, and both receipts are due
+	Conflict                // the id was admitted for another name, receipt or body: in quarantine, and both receipts are due
 )
 
 func (o Outcome) String() string {
@@ -100,7 +106,7 @@ func (in *intake) take(a *Admission) Outcome {
 	}
 	key := eventKey(a.Feed, a.EventID)
 	if known := in.known(key); known != nil {
-		if known.Name == a.EventName && known.Receipt == a.Receipt {
+		if known.same(a) {
 			return Repeated
 		}
 		in.conflict(a, known)
@@ -123,7 +129,24 @@ func (a *Admission) valid() error {
 	if len(a.EventID) < minID || len(a.EventID) > maxID {
 		return fmt.Errorf("%w event id of %d bytes", ErrInvalid, len(a.EventID))
 	}
+	if a.Body != nil && !json.Valid(a.Body) {
+		return fmt.Errorf("%w body: not JSON", ErrInvalid)
+	}
 	return a.Receipt.valid()
+}
+
+// same reports whether an admission repeats this event.
+func (e *EventRecord) same(a *Admission) bool {
+	return e.Name == a.EventName && e.Receipt == a.Receipt && e.digest == a.digest()
+}
+
+// digest tells the bodies of events apart that have the same id.
+func (a *Admission) digest() string {
+	if a.Body == nil {
+		return ""
+	}
+	sum := sha256.Sum256(a.Body)
+	return string(sum[:16])
 }
 
 // known is the event that was admitted under this key before. A record that can't be read suppresses nothing: admitting
@@ -157,7 +180,7 @@ func (in *intake) row(k Key) (*row, error) {
 func (in *intake) admit(a *Admission, key []byte, w *row) {
 	in.putEvent(key, &EventRecord{
 		Name: a.EventName, Receipt: a.Receipt, Transport: a.Transport, Origin: a.Origin, Source: a.Source,
-		At: in.now, id: a.EventID, shelf: nanos(in.now),
+		At: in.now, id: a.EventID, digest: a.digest(), shelf: nanos(in.now),
 	})
 	in.counters.Events++
 	makeDue(w.Receipt, in.now)
@@ -166,6 +189,15 @@ func (in *intake) admit(a *Admission, key []byte, w *row) {
 	w.Events = append(w.Events, a.EventID)
 	if a.Tenant != "" {
 		w.Tenant = a.Tenant
+	}
+	if a.Source != "" {
+		w.Source = a.Source
+	}
+	if a.Body != nil {
+		if w.Announced == nil {
+			w.Announced = map[string]json.RawMessage{}
+		}
+		w.Announced[a.EventName] = a.Body
 	}
 	w.Note(in.now, fmt.Sprintf("event %s %s by %s (%s)", a.EventName, shorten(a.EventID), a.Transport, a.Origin))
 }
@@ -193,6 +225,9 @@ func makeDue(r *Receipt, now time.Time) {
 // contradiction delivered again changes nothing more.
 func (in *intake) conflict(a *Admission, known *EventRecord) {
 	reason := fmt.Sprintf("id admitted before as %s of %s, now as %s of %s", known.Name, known.Receipt, a.EventName, a.Receipt)
+	if known.Name == a.EventName && known.Receipt == a.Receipt {
+		reason = fmt.Sprintf("id admitted before as %s of %s with another body", known.Name, known.Receipt)
+	}
 	if fresh := in.keep(a.entry(Quarantined{Reason: reason})); !fresh {
 		return
 	}
@@ -206,8 +241,8 @@ func (in *intake) conflict(a *Admission, known *EventRecord) {
 			continue // reported to whoever reads that receipt; the entry is kept in any case
 		}
 		makeDue(w.Receipt, in.now)
-		w.Note(in.now, fmt.Sprintf("due: event id %s stands for %s of %s and for %s of %s",
-			shorten(a.EventID), known.Name, known.Receipt, a.EventName, a.Receipt))
+		w.Contested = a.Feed == Jobs
+		w.Note(in.now, "due: "+shorten(a.EventID)+": "+reason)
 	}
 }
 

@@ -104,15 +104,16 @@ type EventRecord struct {
 	Source    string    `json:"source"`
 	At        time.Time `json:"at"` // of its admission
 
-	id    string // as upstream wrote it
-	shelf uint64 // where the shelf index has it
+	id     string // as upstream wrote it
+	digest string // of its body, where that is what its receipt is settled from; empty otherwise
+	shelf  uint64 // where the shelf index has it
 }
 
 // eventLayout is the first byte of an event record. There is one record per event, so they are kept small.
 const eventLayout = 1
 
 func encodeEvent(e *EventRecord) []byte {
-	texts := [...]string{e.id, e.Name, e.Receipt.ID, e.Transport, e.Origin, e.Source}
+	texts := [...]string{e.id, e.Name, e.Receipt.ID, e.Transport, e.Origin, e.Source, e.digest}
 	size := 2 + 8 + 8
 	for _, s := range texts {
 		size += binary.MaxVarintLen32 + len(s)
@@ -133,7 +134,10 @@ func decodeEvent(b []byte) (*EventRecord, error) {
 	e := &EventRecord{At: timeOf(binary.BigEndian.Uint64(b[2:])), shelf: binary.BigEndian.Uint64(b[10:])}
 	e.Receipt.Kind = kindOf(b[1])
 	b = b[18:]
-	for _, s := range []*string{&e.id, &e.Name, &e.Receipt.ID, &e.Transport, &e.Origin, &e.Source} {
+	for _, s := range []*string{&e.id, &e.Name, &e.Receipt.ID, &e.Transport, &e.Origin, &e.Source, &e.digest} {
+		if len(b) == 0 && s == &e.digest {
+			break // written before there were digests
+		}
 		n, used := binary.Uvarint(b)
 		if used <= 0 || n > uint64(len(b)-used) {
 			return nil, errors.New("the event record ends early")

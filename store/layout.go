@@ -105,6 +105,8 @@ func stateByte(s State) byte {
 		return 'a'
 	case Failed:
 		return 'f'
+	case Encrypted:
+		return 'n'
 	case Parked:
 		return 'k'
 	}
@@ -138,8 +140,8 @@ func feedByte(feed string) byte {
 	return 0
 }
 
-// feedOf is the feed that makes receipts of this kind.
-func feedOf(k Kind) string {
+// Feed is the feed that makes receipts of this kind.
+func (k Kind) Feed() string {
 	if k == Job {
 		return Jobs
 	}

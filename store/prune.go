@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// Prune removes up to limit receipts that are settled (delivered, failed or partial) and were last changed before a time,
+// Prune removes up to limit receipts that are settled (delivered, encrypted, failed or partial) and were last changed before a time,
 // with the ids of their events, and quarantine entries that were closed before it. A receipt with a due time or an intent
 // stays. The result counts receipts, closed entries and the ids of events that outlived their place in a receipt. Nothing
 // is scanned that is younger, and the work is done in small transactions, so that writers get between.
@@ -38,7 +38,7 @@ func (s *Store) Prune(ctx context.Context, before time.Time, limit int) (removed
 // pruneBatch is what one transaction removes at most.
 const pruneBatch = 256
 
-var prunedStates = [...]State{Delivered, Failed, Partial}
+var prunedStates = [...]State{Delivered, Encrypted, Failed, Partial}
 
 type pruner struct {
 	before uint64
@@ -90,7 +90,7 @@ func (p *pruner) receipt(k Key) {
 		return // one that can't be read is for a person to see
 	}
 	for _, id := range w.Events {
-		p.listed(w.Receipt, eventKey(feedOf(k.Kind), id))
+		p.listed(w.Receipt, eventKey(k.Kind.Feed(), id))
 	}
 	p.t.remove(w)
 	p.remove()

@@ -120,7 +120,7 @@ func (s *Store) Release(ctx context.Context, id uint64, a Admission) (Outcome, e
 func (in *intake) release(id uint64, a *Admission) (Outcome, error) {
 	key := eventKey(a.Feed, a.EventID)
 	if known := in.known(key); known != nil {
-		if known.Name == a.EventName && known.Receipt == a.Receipt {
+		if known.same(a) {
 			return Repeated, nil
 		}
 		key = releasedKey(id)

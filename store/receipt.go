@@ -24,11 +24,12 @@ const (
 	Delivered State = "delivered" // published, hashed and synced; never degrades
 	Partial   State = "partial"   // described as Partial, failed data sources recorded
 	Failed    State = "failed"    // ended as an error upstream
+	Encrypted State = "encrypted" // published as it is stored, since no storage key opens it
 	Parked    State = "parked"    // waits for a person or a newer event
 )
 
 // States lists every state in the order they are shown.
-var States = [...]State{Expected, Pending, Delivered, Partial, Failed, Parked}
+var States = [...]State{Expected, Pending, Delivered, Encrypted, Partial, Failed, Parked}
 
 // Key names a receipt.
 type Key struct {
@@ -61,7 +62,13 @@ type Receipt struct {
 	Undescribed bool      `json:"undescribed,omitempty"` // brought home without a description
 	TemplateID  string    `json:"template_id,omitempty"`
 	Tenant      string    `json:"tenant,omitempty"`
-	Admitted    time.Time `json:"admitted,omitzero"` // the newest admission of an event
+	Source      string    `json:"source,omitempty"`    // ce-source of the newest event
+	Authority   string    `json:"authority,omitempty"` // of a job: whose word it was settled by
+	Contested   bool      `json:"contested,omitempty"` // of a job: its events contradict each other
+	Admitted    time.Time `json:"admitted,omitzero"`   // the newest admission of an event
+
+	// Announced is what the newest event of each name said, where the event carries what its receipt is settled from.
+	Announced map[string]json.RawMessage `json:"announced,omitempty"`
 
 	Intent        *Intent         `json:"intent,omitempty"` // a publication announced and not yet settled
 	Files         []File          `json:"files,omitempty"`  // by revision, oldest first
@@ -86,8 +93,10 @@ type File struct {
 	Revision   int       `json:"revision"`
 	Name       string    `json:"name"` // relative to downloads.dir, with forward slashes
 	Size       int64     `json:"size"`
-	SHA256     string    `json:"sha256"` // lower-case hex
-	Proof      string    `json:"proof"`  // what showed that the body was whole
+	SHA256     string    `json:"sha256"`         // lower-case hex
+	Proof      string    `json:"proof"`          // what showed that the body was whole
+	Rows       int64     `json:"rows,omitempty"` // of a job's result, as announced
+	HMAC       string    `json:"hmac,omitempty"` // of a job's result, as announced; verified unless the proof says otherwise
 	Completion string    `json:"completion,omitempty"`
 	Published  time.Time `json:"published"`
 	Replaced   bool      `json:"replaced,omitempty"` // a later revision took its name

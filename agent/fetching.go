@@ -1,0 +1,119 @@
+package agent
+
+import (
+	"context"
+	"io"
+
+	"recibo/fetcher"
+	"recibo/hub"
+	"recibo/rest"
+	"recibo/store"
+)
+
+// Fetcher is what the agent needs of the Fetchers of the configuration. Each is known by its number, from 0. Every Acquire
+// is followed by one call of its kind or a Cancel.
+type Fetcher interface {
+	Sources() int
+	Find(source, tenant string) int // -1: none speaks for them
+	Name(i int) (source, tenant string)
+
+	Acquire(ctx context.Context, i int) error // of the object store
+	Cancel(i int)
+	CanOpen(i int) bool
+	Encrypted() string // what becomes of results that can't be opened: fetcher.Refuse or fetcher.Deliver
+	Mode() string      // of result files
+	Fetch(ctx context.Context, i int, w fetcher.Wanted, deliver func([]byte, fetcher.Proof) error) error
+	FetchEncrypted(ctx context.Context, i int, w fetcher.Wanted, deliver func(io.Reader, int64) error) error
+
+	Asks(i int) bool                             // there is an address to ask about jobs
+	AcquireJob(ctx context.Context, i int) error // of that address
+	CancelJob(i int)
+	Job(ctx context.Context, i int, id string) (*fetcher.Job, error)
+
+	Gates() []fetcher.NamedGate
+	Again(headers map[string]string, raw []byte, transport, origin string) hub.Delivery
+}
+
+// fetching is the work for one Fetcher. Each has queues and workers of its own, so that the trouble of one never delays
+// the jobs of another.
+type fetching struct {
+	asked  *queue // jobs to be asked about
+	ready  *queue // results to be brought home
+	outlet *outlet
+}
+
+func newFetching(f Fetcher) []fetching {
+	if f == nil {
+		return nil
+	}
+	all := make([]fetching, f.Sources())
+	for i := range all {
+		all[i] = fetching{asked: newQueue(), ready: newQueue()}
+	}
+	return all
+}
+
+// sourceOf is the number of the Fetcher that a job is of, -1 while that is not known.
+func (a *Agent) sourceOf(r *store.Receipt) int {
+	if a.Fetcher == nil {
+		return -1
+	}
+	return a.Fetcher.Find(r.Source, r.Tenant)
+}
+
+// jobLanes are the pools that jobs go through: what their events say is weighed by one, and each Fetcher has one for
+// questions and one for results.
+func (a *Agent) jobLanes(workers int) []lane {
+	if a.Fetcher == nil {
+		return nil
+	}
+	lanes := []lane{{
+		queue: a.weighed, workers: workers, work: a.weigh,
+		acquire: func(context.Context) error { return nil }, cancel: func() {},
+	}}
+	for i := range a.fetching {
+		f := &a.fetching[i]
+		if a.Fetcher.Asks(i) {
+			lanes = append(lanes, lane{
+				queue: f.asked, workers: workers, work: func(ctx context.Context, t *transfer) { a.askFetcher(ctx, t, i) },
+				acquire: func(ctx context.Context) error { return a.Fetcher.AcquireJob(ctx, i) },
+				cancel:  func() { a.Fetcher.CancelJob(i) },
+			})
+		}
+		if f.outlet != nil {
+			lanes = append(lanes, lane{
+				queue: f.ready, workers: a.Config.Workers, work: a.bringHome,
+				acquire: func(ctx context.Context) error {
+					if err := a.waitFor(ctx, f.outlet); err != nil {
+						return err
+					}
+					return a.Fetcher.Acquire(ctx, i)
+				},
+				cancel: func() { a.Fetcher.Cancel(i) },
+			})
+		}
+	}
+	return lanes
+}
+
+// gates returns the gates of whoever receipts of a kind depend on.
+func (a *Agent) gates(kind store.Kind) []rest.GateStatus {
+	var list []rest.GateStatus
+	if kind == store.Report && a.Reporter != nil {
+		list = a.Reporter.Gates()
+	}
+	if kind == store.Job && a.Fetcher != nil {
+		for _, g := range a.Fetcher.Gates() {
+			list = append(list, g.GateStatus)
+		}
+	}
+	return list
+}
+
+// works reports whether there is anybody to work on receipts of a kind. Those of another stay due.
+func (a *Agent) works(kind store.Kind) bool {
+	if kind == store.Job {
+		return a.Fetcher != nil
+	}
+	return a.Reporter != nil
+}

@@ -1,0 +1,215 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"recibo/fetcher"
+	"recibo/reporter"
+	"recibo/rest"
+	"recibo/store"
+)
+
+// Whose word a job was settled by, as its receipt says.
+const (
+	bySignedEvent = "signed event"
+	byFetcher     = "fetcher"
+)
+
+// told is what the signed events of a job say. Each job ends in one of the two; both is a contradiction.
+type told struct{ completed, failed *fetcher.Announced }
+
+// readTold reads what admission kept. It was verified then, so what can't be read now is damage or of another version.
+func readTold(r *store.Receipt) (t told, err error) {
+	for name, body := range r.Announced {
+		said, err := fetcher.ParseAnnounced(body)
+		if err != nil {
+			return told{}, fmt.Errorf("the event %s on record can't be read: %w", name, err)
+		}
+		if name == fetcher.JobCompleted {
+			t.completed = said
+		} else {
+			t.failed = said
+		}
+	}
+	return t, nil
+}
+
+// one returns the only thing that was said, nil when nothing was, or both.
+func (t told) one() *fetcher.Announced {
+	switch {
+	case t.failed == nil:
+		return t.completed
+	case t.completed == nil:
+		return t.failed
+	}
+	return nil
+}
+
+// weigh decides by whose word a job is settled. Its signed event is enough. Fetcher itself is asked when events contradict
+// each other, when none has come, and when a person wants to know about a failed one. Where there is nobody to ask, a
+// result whose own HMAC shows that it is whole goes before the word that there is none.
+func (a *Agent) weigh(ctx context.Context, t *transfer) {
+	r, ok := a.start(ctx, t)
+	if !ok {
+		return
+	}
+	said, err := readTold(r)
+	if err != nil {
+		a.Log.Error("a job's event can't be used", "job", r.ID, "error", err)
+		said = told{}
+	}
+	t.source = a.sourceOf(r)
+	t.asks = a.asks(t.source)
+	one := said.one()
+	sure := one != nil && !r.Contested && !(r.Urgent && one == said.failed)
+	switch {
+	case !sure && len(t.asks) > 0:
+		a.askNext(t)
+	case one != nil:
+		a.followEvent(ctx, t, r, one)
+	case said.completed != nil:
+		a.Log.Warn("two events contradict each other, and there is no fetcher.url to ask; the one with a result counts", "job", r.ID)
+		a.followEvent(ctx, t, r, said.completed)
+	default:
+		a.settle(ctx, t, a.awaitEvent)
+		a.finish(t)
+	}
+}
+
+// asks lists the Fetchers that may know a job: its own, or all while that is not known. Those whose gate is open come first.
+func (a *Agent) asks(source int) []int {
+	var list []int
+	for i := range a.fetching {
+		if (i == source || source < 0) && a.Fetcher.Asks(i) {
+			list = append(list, i)
+		}
+	}
+	return list
+}
+
+func (a *Agent) askNext(t *transfer) {
+	i := t.asks[0]
+	t.asks = t.asks[1:]
+	a.fetching[i].asked.push(t)
+}
+
+// followEvent settles a job by its signed event.
+func (a *Agent) followEvent(ctx context.Context, t *transfer, r *store.Receipt, said *fetcher.Announced) {
+	if t.source < 0 {
+		// Its source was among fetcher.sources when the event was admitted.
+		a.failed(ctx, t, &fetcher.ResultError{Kind: fetcher.NoKey, JobID: r.ID,
+			Err: fmt.Errorf("source %q, tenant %q is no longer among fetcher.sources", r.Source, r.Tenant)})
+		return
+	}
+	t.described = ofEvent(said)
+	a.follow(ctx, t, r)
+}
+
+// ofEvent reads a signed event.
+func ofEvent(said *fetcher.Announced) *description {
+	d := &description{
+		status: said.Status, completedAt: said.CompletedAt, metadata: said.Metadata, result: said.Result, authority: bySignedEvent,
+	}
+	if said.Status == fetcher.Completed {
+		d.end = finished
+	} else {
+		d.end, d.failure = failed, jobFailure(said.Error)
+	}
+	return d
+}
+
+func jobFailure(message string) reporter.Failure {
+	if message == "" {
+		message = "fetcher gave no reason"
+	}
+	return reporter.Failure{Reason: rest.Harmless(message, maxJobReason)}
+}
+
+// maxJobReason bounds the text of a failed job, in bytes.
+const maxJobReason = 2048
+
+// ofJob reads Fetcher's answer. Where an event speaks of the same result, it knows more of it: size and rows.
+func ofJob(j *fetcher.Job, said told) *description {
+	d := &description{
+		status: j.Status, completedAt: j.CompletedAt, createdAt: j.CreatedAt, metadata: j.Metadata, authority: byFetcher,
+	}
+	switch j.Status {
+	case fetcher.Completed:
+		result := j.Result()
+		d.end, d.result = finished, &result
+		if c := said.completed; c != nil && (result.HMAC == "" || result.HMAC == c.Result.HMAC) {
+			d.result = c.Result
+		}
+	case fetcher.Failed:
+		d.end, d.failure = failed, jobFailure(j.Error)
+	case fetcher.Pending, fetcher.Processing:
+	default:
+		d.unknown = true
+	}
+	return d
+}
+
+// askFetcher asks one Fetcher about a job and follows the answer.
+func (a *Agent) askFetcher(ctx context.Context, t *transfer, i int) {
+	r, ok := a.start(ctx, t)
+	if !ok {
+		a.Fetcher.CancelJob(i)
+		return
+	}
+	a.counts.descriptions.Add(1)
+	job, err := a.Fetcher.Job(ctx, i, t.key.ID)
+	switch {
+	case err == nil:
+		said, _ := readTold(r) // what can't be read was logged when it was weighed
+		t.described = ofJob(job, said)
+		if t.source < 0 {
+			t.source = i
+			t.described.source, t.described.tenant = a.Fetcher.Name(i)
+		}
+		if a.forgotten(t, r) {
+			a.settle(ctx, t, a.leaveForgotten)
+			a.finish(t)
+			return
+		}
+		a.follow(ctx, t, r)
+	case fetcher.Unknown(err) && len(t.asks) > 0:
+		a.askNext(t)
+	case unreadable(err):
+		a.settle(ctx, t, func(t *transfer, r *store.Receipt) { a.waitWithoutBlame(r, err) })
+		a.Log.Warn("a job can't be described", "job", t.key.ID, "error", err)
+		a.finish(t)
+	default:
+		a.failed(ctx, t, err)
+	}
+}
+
+// forgotten reports whether an expected job ended so long ago that its receipt may have been removed since: an id that is
+// never taken out of fetcher.jobs_file must not bring a result home twice.
+func (a *Agent) forgotten(t *transfer, r *store.Receipt) bool {
+	at := t.completedAt()
+	return t.described.end == finished && r.FoundBy == "watch" && !r.Urgent && r.Newest() == nil && len(r.Announced) == 0 &&
+		a.Retention > 0 && !at.IsZero() && a.Now().Sub(at) > a.Retention
+}
+
+func (a *Agent) leaveForgotten(t *transfer, r *store.Receipt) {
+	t.describedOn(r)
+	r.Reason = "completed longer ago than store.retention, so that it may have been delivered before; recibo fetch --job brings it home"
+	a.park(r)
+}
+
+// awaitEvent leaves a job that nobody can be asked about to its event, and says when that is overdue.
+func (a *Agent) awaitEvent(t *transfer, r *store.Receipt) {
+	now := a.Now()
+	r.State, r.Reason = store.Expected, "no event has come, and there is no fetcher.url to ask"
+	switch overdue := r.Created.Add(a.Config.StaleAfter); {
+	case r.Stale:
+	case now.Before(overdue):
+		r.Due = overdue
+	default:
+		r.Stale = true
+		r.Note(now, "stale: no event for longer than "+a.Config.StaleAfter.String())
+		a.log(t).Warn("job is stale: its event has not come", "job", r.ID, "since", r.Created.UTC().Format(time.RFC3339))
+	}
+}
