@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 
 	"recibo/hub"
 	"recibo/store"
@@ -13,7 +14,14 @@ func (a *Agent) Admit(ctx context.Context, batch []hub.Delivery) ([]hub.Outcome,
 	outcomes := make([]hub.Outcome, len(batch))
 	admissions := make([]store.Admission, 0, len(batch))
 	index := make([]int, 0, len(batch))
+	full, err := a.quarantineFull(ctx, batch)
+	if err != nil {
+		return nil, err
+	}
 	for i, d := range batch {
+		if d.Unproven && full {
+			d.Verdict = hub.Reject
+		}
 		switch d.Verdict {
 		case hub.Skip:
 			outcomes[i] = hub.Skipped
@@ -57,6 +65,18 @@ func (a *Agent) Admit(ctx context.Context, batch []hub.Delivery) ([]hub.Outcome,
 	a.Step(StepAdmitted)
 	a.Wake()
 	return outcomes, nil
+}
+
+// maxUnproven is how many quarantined events may wait for a decision before more that nothing shows to be authentic are
+// only counted: whoever may publish must not be able to fill the disk.
+const maxUnproven = 10_000
+
+func (a *Agent) quarantineFull(ctx context.Context, batch []hub.Delivery) (bool, error) {
+	if !slices.ContainsFunc(batch, func(d hub.Delivery) bool { return d.Unproven }) {
+		return false, nil
+	}
+	stats, err := a.Ledger.Stats(ctx)
+	return stats.Quarantined >= maxUnproven, err
 }
 
 func admission(d hub.Delivery) store.Admission {

@@ -6,8 +6,10 @@ import (
 	"crypto/tls"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"os"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -121,12 +123,20 @@ func (a *app) checks(ctx context.Context, l *config.Loaded) []checked {
 	results := []checked{{What: "configuration", Detail: where}}
 	ledger, instance := a.checkLedger(ctx, c)
 	results = append(results, ledger...)
-	results = append(results, a.checkFolder(ctx, c, instance))
+	results = append(results, a.checkFolder(ctx, c.Downloads, instance))
+	for _, dir := range jobFolders(c) {
+		own := c.Downloads
+		own.Dir = dir
+		results = append(results, a.checkFolder(ctx, own, instance))
+	}
 	if c.Reporter.Enabled {
 		results = append(results, a.checkReporter(ctx, c)...)
 	}
 	if c.Hub.Enabled && c.Hub.NATS != nil {
 		results = append(results, a.checkNATS(ctx, c, instance))
+	}
+	if c.Fetcher.On() {
+		results = append(results, a.checkFetcher(ctx, c)...)
 	}
 	results = append(results, checkCertificates(c)...)
 	for i := range results {
@@ -165,12 +175,15 @@ func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []chec
 	r.Detail = fmt.Sprintf("%s, %s, %s", c.Store.Path, humanize.IBytes(uint64(s.Ledger.FileSize)), english.Plural(int(receipts), "receipt", ""))
 	results = append(results, r)
 	if n := s.Ledger.Count(store.Parked); n > 0 {
-		results = append(results, checked{What: "parked", Verdict: warning, Detail: english.PluralWord(int(n), "a report waits", fmt.Sprintf("%d reports wait", n)) + " for a person",
+		results = append(results, checked{What: "parked", Verdict: warning, Detail: english.PluralWord(int(n), "a receipt waits", fmt.Sprintf("%d receipts wait", n)) + " for a person",
 			Remedy: "recibo list --state parked; then recibo retry"})
 	}
 	if n := s.Ledger.Quarantined; n > 0 {
 		results = append(results, checked{What: "quarantine", Verdict: warning, Detail: english.Plural(int(n), "event", "") + " could not be processed",
 			Remedy: "recibo quarantine list"})
+	}
+	if s.Agent.Working {
+		results = append(results, checkSubscriptions(s.Subscriptions)...)
 	}
 	if s.Agent.Silent {
 		results = append(results, checked{What: "silence", Verdict: warning,
@@ -180,12 +193,25 @@ func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []chec
 	return results, s.Instance
 }
 
+// checkSubscriptions tells how the running agent is bound: only it knows.
+func checkSubscriptions(list []hub.Health) []checked {
+	var results []checked
+	for _, h := range list {
+		r := checked{What: "subscription", Detail: h.Transport + ": " + h.Detail}
+		if !h.Healthy {
+			r.Verdict, r.Remedy = bad, "the agent's log says more; events that no queue is bound for are lost"
+		}
+		results = append(results, r)
+	}
+	return results
+}
+
 // checkFolder tries what publishing does: rights, room, rename, fsync.
-func (a *app) checkFolder(ctx context.Context, c *config.Config, instance string) checked {
-	r := checked{What: "downloads", Detail: c.Downloads.Dir}
-	look := func() (int64, error) { return downloads.Probe(ctx, c.Downloads, instance) }
+func (a *app) checkFolder(ctx context.Context, c downloads.Config, instance string) checked {
+	r := checked{What: "downloads", Detail: c.Dir}
+	look := func() (int64, error) { return downloads.Probe(ctx, c, instance) }
 	if instance == "" { // the first run makes it its own, or makes it
-		look = func() (int64, error) { return downloads.Preview(c.Downloads) }
+		look = func() (int64, error) { return downloads.Preview(c) }
 	}
 	free, err := look()
 	if err != nil {
@@ -199,8 +225,8 @@ func (a *app) checkFolder(ctx context.Context, c *config.Config, instance string
 		}
 		return r
 	}
-	r.Detail = fmt.Sprintf("%s, %s free", c.Downloads.Dir, humanize.IBytes(uint64(free)))
-	if free < int64(c.Downloads.MinFree) {
+	r.Detail = fmt.Sprintf("%s, %s free", c.Dir, humanize.IBytes(uint64(free)))
+	if free < int64(c.MinFree) {
 		r.Verdict, r.Remedy = bad, "make room, or lower downloads.min_free"
 		r.Detail += ", which is below downloads.min_free"
 	}
@@ -279,7 +305,18 @@ func checkCertificates(c *config.Config) []checked {
 	if c.Hub.NATS != nil {
 		files["hub.nats.tls"] = c.Hub.NATS.TLS
 	}
-	for key, t := range files {
+	files["fetcher.tls"], files["fetcher.objects.tls"] = c.Fetcher.TLS, c.Fetcher.Objects.TLS
+	if c.Fetcher.AMQP != nil {
+		files["fetcher.amqp.tls"] = c.Fetcher.AMQP.TLS
+	}
+	for i, s := range c.Fetcher.Sources {
+		files[fmt.Sprintf("fetcher.sources[%d].objects.tls", i)] = s.Objects.TLS
+		if s.AMQP != nil {
+			files[fmt.Sprintf("fetcher.sources[%d].amqp.tls", i)] = s.AMQP.TLS
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(files)) {
+		t := files[key]
 		if t.CertFile == "" {
 			continue
 		}

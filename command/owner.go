@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"recibo/agent"
@@ -160,26 +161,36 @@ func (o *owner) addFetcher(c *config.Config, w wish, opts *agent.Options) (err e
 	return nil
 }
 
+// jobFolders lists the folders that sources have beside the folder of reports, each once.
+func jobFolders(c *config.Config) []string {
+	var dirs []string
+	for _, s := range c.Fetcher.Sources {
+		if s.Dir != "" && s.Dir != c.Downloads.Dir && !slices.Contains(dirs, s.Dir) {
+			dirs = append(dirs, s.Dir)
+		}
+	}
+	return dirs
+}
+
 // openJobFolders opens each folder of fetcher.sources once. The result goes by the number of the source; nil is the folder
 // of reports.
 func (o *owner) openJobFolders(c *config.Config, w wish) ([]*downloads.Folder, error) {
-	opened := map[string]*downloads.Folder{"": nil, c.Downloads.Dir: nil}
+	opened := map[string]*downloads.Folder{}
+	for _, dir := range jobFolders(c) {
+		own := c.Downloads
+		own.Dir = dir
+		folder, err := o.openFolder(own, w, fmt.Sprintf("%s %x", factFolder, sha256.Sum256([]byte(dir))))
+		if err != nil {
+			return nil, fmt.Errorf("fetcher.sources: dir: %w", err)
+		}
+		if folder != nil {
+			opened[dir] = folder
+			o.folders = append(o.folders, folder)
+		}
+	}
 	folders := make([]*downloads.Folder, len(c.Fetcher.Sources))
 	for i, s := range c.Fetcher.Sources {
-		folder, known := opened[s.Dir]
-		if !known {
-			own := c.Downloads
-			own.Dir = s.Dir
-			var err error
-			if folder, err = o.openFolder(own, w, fmt.Sprintf("%s %x", factFolder, sha256.Sum256([]byte(s.Dir)))); err != nil {
-				return nil, fmt.Errorf("fetcher.sources[%d].dir: %w", i, err)
-			}
-			opened[s.Dir] = folder
-			if folder != nil {
-				o.folders = append(o.folders, folder)
-			}
-		}
-		folders[i] = folder
+		folders[i] = opened[s.Dir]
 	}
 	return folders, nil
 }

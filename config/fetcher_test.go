@@ -164,6 +164,7 @@ func TestEveryMistakeInFetcherIsToldAtOnce(t *testing.T) {
     - none
 `, `3:5 fetcher.amqp.urls: amqp://rabbit:5672/ is not amqps:// and tls is set
 4:5 fetcher.amqp.queue: missing
+5:5 fetcher.amqp.tls: stat
 6:3 fetcher.ulr: unknown key; did you mean url?
 7:3 fetcher.proxy: must begin with http://, https://, socks5:// or socks5h://
 8:3 fetcher.external_hmac_key: entry 1 must be 64 hex digits

@@ -77,7 +77,7 @@ func (v *Verifier) Delivery(m hub.Message, r Route) hub.Delivery {
 	if err := v.authenticate(msg, m.Headers); err != nil {
 		msg.describe(&d.Event)
 		d.Raw = d.Raw[:min(len(d.Raw), MaxUnverified)]
-		d.Event.Data = d.Raw
+		d.Event.Data, d.Unproven = d.Raw, true
 		return judged(d, hub.Quarantine, err.Error())
 	}
 	msg.describe(&d.Event)

@@ -101,6 +101,15 @@ func (f *Fetcher) Again(headers map[string]string, raw []byte, transport, origin
 	return f.verifier.Again(headers, raw, transport, origin)
 }
 
+// Store is the object store of source i, for people.
+func (f *Fetcher) Store(i int) string {
+	o := f.sources[i].config.Objects
+	return o.Endpoint + ", bucket " + o.Bucket
+}
+
+// Address is that of the REST API of source i, for people.
+func (f *Fetcher) Address(i int) string { return f.sources[i].config.URL }
+
 // Asks reports whether source i has an address. Only then may AcquireJob, CancelJob and Job be called with it.
 func (f *Fetcher) Asks(i int) bool { return f.clients[i] != nil }
 

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"sync/atomic"
 	"time"
 
 	"github.com/minio/minio-go/v7"
@@ -28,6 +29,7 @@ type objects struct {
 	config    ObjectsConfig
 	keys      *credentials.Credentials
 	idle      time.Duration
+	read      atomic.Pointer[string] // the key of an object that could be read
 }
 
 type proxyFunc = func(*http.Request) (*url.URL, error)
@@ -81,7 +83,11 @@ func (o *objects) size(ctx context.Context, key string) (int64, error) {
 	if err == nil {
 		return info.Size, nil
 	}
-	if o.classify(ctx, err).Kind != Missing {
+	switch trouble := o.classify(ctx, err); {
+	case trouble.Kind == Auth && o.readsOthers(ctx, key):
+		// Stores say so of an object that is not there to whoever may not list the bucket.
+		return 0, &ResultError{Kind: Missing, Err: fmt.Errorf("%w; others can be read: it is not there, or not ours", trouble.Err)}
+	case trouble.Kind != Missing:
 		return 0, err
 	}
 	body, err := o.get(ctx, key, -1)
@@ -90,6 +96,16 @@ func (o *objects) size(ctx context.Context, key string) (int64, error) {
 	}
 	_ = body.Close()
 	return 0, &ResultError{Kind: Broken, Err: errors.New("the object appeared while it was looked for")}
+}
+
+// readsOthers reports whether an object that was read before can still be read, so that a refusal is about this one.
+func (o *objects) readsOthers(ctx context.Context, but string) bool {
+	known := o.read.Load()
+	if known == nil || *known == but {
+		return false
+	}
+	_, err := o.s3.StatObject(ctx, o.config.Bucket, *known, minio.StatObjectOptions{})
+	return err == nil
 }
 
 // get opens an object whose size was asked for; a size of -1 is any.
@@ -105,6 +121,7 @@ func (o *objects) get(ctx context.Context, key string, size int64) (io.ReadClose
 		_ = body.Close()
 		return nil, &ResultError{Kind: Broken, Err: fmt.Errorf("the object had %d bytes and has %d now", size, info.Size)}
 	}
+	o.read.Store(&key)
 	return rest.Watch(body, cancel, o.idle), nil
 }
 

@@ -194,3 +194,69 @@ func TestAccessKeysFollowTheirFiles(t *testing.T) {
 		}
 	}
 }
+
+// Amazon's store refuses a user who may not list the bucket an object that is not there, as it refuses a wrong key. What
+// could be read before tells the two apart.
+func TestARefusalIsTheObjectsWhereOthersCanBeRead(t *testing.T) {
+	t.Parallel()
+	object := seal(t, keyB, plaintext)
+	good, gone := wanted(plaintext), wanted(plaintext)
+	gone.Result.Path = "gone/" + resultPath
+	d := openDepot(t)
+	d.put(t, resultPath, object)
+	denied := false // everything
+	d.fault = func(w http.ResponseWriter, r *http.Request, n int) bool {
+		return (denied || strings.Contains(r.URL.Path, "/gone/")) && answer(403, s3Error("AccessDenied"))(w, r, n)
+	}
+	r := results(t, d.config())
+	kind := func(w Wanted) Kind {
+		_, err := fetch(t.Context(), r, w)
+		var e *ResultError
+		if !errors.As(err, &e) {
+			t.Errorf("got %v", err)
+			return -1
+		}
+		return e.Kind
+	}
+	if got := kind(gone); got != Auth {
+		t.Errorf("before anything was read: %s", got)
+	}
+	if _, err := fetch(t.Context(), r, good); err != nil {
+		t.Fatal(err)
+	}
+	if got := kind(gone); got != Missing {
+		t.Errorf("others can be read: %s", got)
+	}
+	denied = true
+	if got := kind(gone); got != Auth {
+		t.Errorf("nothing can be read any more: %s", got)
+	}
+	if got := kind(good); got != Auth {
+		t.Errorf("nothing can be read any more, not the known one either: %s", got)
+	}
+}
+
+func TestCheckAsksForWhatIsNotThere(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		fault  func(http.ResponseWriter, *http.Request, int) bool
+		bucket string
+		want   Kind // -1: none
+	}{
+		"a store that works": {nil, bucket, -1},
+		"a missing bucket":   {nil, "nowhere", Server},
+		"a wrong key":        {answer(403, s3Error("InvalidAccessKeyId")), bucket, Auth},
+		"trouble":            {answer(500, ""), bucket, Server},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			d := openDepot(t)
+			d.fault = test.fault
+			err := results(t, d.config(func(c *Config) { c.Objects.Bucket = test.bucket })).Check(t.Context(), 0)
+			var e *ResultError
+			if got := errors.As(err, &e); got != (test.want >= 0) || got && e.Kind != test.want {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}

@@ -80,6 +80,25 @@ func (r *Results) Close() {
 	}
 }
 
+// Check asks the object store of a source for an object that is not there, and returns nil where the store says so. A user
+// who may not list the bucket is refused instead, and then only a stored result shows what may be read: see Fetch. Errors
+// are *ResultError, or ctx.Err().
+func (r *Results) Check(ctx context.Context, i int) error {
+	j, err := r.job(i, Wanted{JobID: "check", Result: Result{Path: "recibo-check-of-an-object-that-is-not-there"}})
+	if err != nil {
+		return err
+	}
+	_, err = j.store.size(ctx, j.key)
+	var answer *ResultError
+	if err != nil {
+		err = j.failed(ctx, err)
+	}
+	if errors.As(err, &answer) && answer.Kind == Missing {
+		return nil
+	}
+	return err
+}
+
 // Acquire waits until the object store of a source may be asked; see rest.Gate. The caller then owes exactly one Fetch,
 // FetchEncrypted or Cancel. It returns ctx.Err(), and no other error.
 func (r *Results) Acquire(ctx context.Context, i int) error { return r.stores[i].gate.Acquire(ctx) }

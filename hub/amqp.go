@@ -178,19 +178,39 @@ func (a *AMQP) Drain(ctx context.Context, admit AdmitFunc) error {
 	return a.drain(ctx, b, admit)
 }
 
+// Found is what Check saw.
+type Found struct {
+	Detail string // for people: broker, queue, and how many messages wait in it
+	Lost   string // why events that are published now get lost; empty where nothing shows that they do
+}
+
 // Check reports whether a subscription would work, changing nothing: a broker is there and takes the credentials, and the
-// queue is there or may be declared. Rights to declare and to read show only when they are used.
-func (a *AMQP) Check(ctx context.Context) error {
+// queue is there or may be declared. Rights to declare and to read show only when they are used, and whether the queue is
+// bound only to who binds it.
+func (a *AMQP) Check(ctx context.Context) (Found, error) {
 	link, err := a.connect(ctx)
 	if err != nil {
-		return err
+		return Found{}, err
 	}
 	defer link.close()
-	_, err = a.inspect(ctx, link)
-	if isAMQP(err, amqp.NotFound) && a.config.Declare {
-		return nil
+	found := Found{Detail: fmt.Sprintf("queue %s at %s", a.config.Queue, link.address)}
+	queue, err := a.inspect(ctx, link)
+	switch {
+	case err == nil:
+		found.Detail += fmt.Sprintf(", %d messages waiting", queue.Messages)
+	case isAMQP(err, amqp.NotFound) && a.config.Declare:
+		found.Lost = "queue " + a.config.Queue + " is not there yet, and what is published before recibo run declares it is lost"
+		return found, nil
+	default:
+		return found, a.explainQueue(err)
 	}
-	return a.explainQueue(err)
+	err = link.attempt(ctx, func(ch *amqp.Channel) error {
+		return ch.ExchangeDeclarePassive(a.config.Exchange, amqp.ExchangeTopic, true, false, false, false, nil)
+	})
+	if isAMQP(err, amqp.NotFound) {
+		found.Lost = "exchange " + a.config.Exchange + " is not there, so that nothing is bound to it"
+	}
+	return found, nil
 }
 
 var _ Subscription = (*AMQP)(nil)

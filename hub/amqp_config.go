@@ -56,6 +56,8 @@ func (c AMQPConfig) Validate() error {
 	}
 	if (c.TLS.CertFile == "") != (c.TLS.KeyFile == "") {
 		add("tls", errors.New("cert_file and key_file go together: one of them is missing"))
+	} else if _, err := setting.NewMaterial(c.TLS); err != nil {
+		add("tls", err)
 	}
 	return errors.Join(errs...)
 }

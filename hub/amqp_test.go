@@ -283,19 +283,23 @@ func TestAMQPCheckChangesNothing(t *testing.T) {
 	t.Parallel()
 	r := newRabbit(t)
 	c := r.config()
-	if err := consume(t, c).Check(t.Context()); err != nil {
-		t.Errorf("a queue that can be declared: %v", err)
+	if found, err := consume(t, c).Check(t.Context()); err != nil || !strings.Contains(found.Lost, "before recibo run declares it") {
+		t.Errorf("a queue that can be declared: %q, %v", found.Lost, err)
 	}
 	c.Declare = false
-	if err := consume(t, c).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "does not exist, and declare is off") {
+	if _, err := consume(t, c).Check(t.Context()); err == nil || !strings.Contains(err.Error(), "does not exist, and declare is off") {
 		t.Errorf("a queue that can't: %v", err)
 	}
 	r.declareQueue()
-	if err := consume(t, c).Check(t.Context()); err != nil {
-		t.Errorf("a queue: %v", err)
+	if found, err := consume(t, c).Check(t.Context()); err != nil || !strings.Contains(found.Lost, c.Exchange+" is not there") {
+		t.Errorf("an exchange that is missing: %q, %v", found.Lost, err)
+	}
+	r.declareExchange()
+	if found, err := consume(t, c).Check(t.Context()); err != nil || found.Lost != "" || !strings.Contains(found.Detail, "0 messages") {
+		t.Errorf("a queue: %+v, %v", found, err)
 	}
 	c.URLs = []string{strings.Replace(r.url(), "//", "//ghost:hunter2@", 1)}
-	err := consume(t, c).Check(t.Context())
+	_, err := consume(t, c).Check(t.Context())
 	if !errors.Is(err, errRefused) || strings.Contains(err.Error(), "hunter2") {
 		t.Errorf("wrong credentials: %v", err)
 	}

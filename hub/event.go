@@ -53,6 +53,7 @@ type Delivery struct {
 	Event     Event
 	Verdict   Verdict
 	Reason    string // why it is not accepted; for people, names no secret
+	Unproven  bool   // nothing shows that it is authentic: only so many of these are kept
 	Note      string // what is odd about an accepted one; for people
 	Transport string // nats, webhook, amqp, kafka
 	Origin    string // where in the transport: stream and sequence, queue, topic and offset
