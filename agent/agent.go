@@ -78,9 +78,8 @@ type Agent struct {
 	ready     *queue // to be downloaded
 	weighed   *queue // jobs whose events are to be weighed
 	fetching  []fetching
-	wake      chan struct{}
+	schedules []*schedule
 	rebound   chan struct{}
-	again     atomic.Bool // something may be due that lies behind the scheduler's mark
 
 	mu     sync.Mutex
 	active map[store.Key]*transfer
@@ -115,13 +114,13 @@ func New(o Options) *Agent {
 		ready:     newQueue(),
 		weighed:   newQueue(),
 		fetching:  newFetching(o.Fetcher),
-		wake:      make(chan struct{}, 1),
 		rebound:   make(chan struct{}, 1),
 		active:    map[store.Key]*transfer{},
 		started:   make(chan struct{}),
 		hints:     map[store.Key]hint{},
 	}
 	a.newOutlets()
+	a.newSchedules()
 	return a
 }
 
@@ -167,7 +166,9 @@ func (a *Agent) Work(ctx context.Context) error {
 	defer cut()
 	var workers, loops sync.WaitGroup
 	describers := max(4, a.Config.Workers)
-	loops.Go(func() { a.schedule(ctx) })
+	for _, s := range a.schedules {
+		loops.Go(func() { a.takeDue(ctx, s) })
+	}
 	for _, l := range append(a.reportLanes(describers), a.jobLanes(describers)...) {
 		loops.Go(func() { a.dispatch(ctx, work, &workers, l) })
 	}
@@ -189,9 +190,11 @@ func (a *Agent) subscribe(ctx context.Context, stop context.CancelCauseFunc, s h
 
 // Wake makes the agent look at the ledger now.
 func (a *Agent) Wake() {
-	select {
-	case a.wake <- struct{}{}:
-	default:
+	for _, s := range a.schedules {
+		select {
+		case s.wake <- struct{}{}:
+		default:
+		}
 	}
 }
 

@@ -91,7 +91,7 @@ func (a *Agent) interrupted(ctx context.Context, t *transfer, err error) {
 		// Trouble of this machine has no gate: a pause keeps the attempt from spinning.
 		sleep(ctx, a.Config.Backoff.Min)
 	}
-	a.again.Store(true) // it is due at its old time
+	a.lookAgain(t.key.Kind) // it is due at its old time
 	a.finish(t)
 }
 

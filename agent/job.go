@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -66,7 +67,7 @@ func (a *Agent) weigh(ctx context.Context, t *transfer) {
 	sure := one != nil && !r.Contested && !(r.Urgent && one == said.failed)
 	switch {
 	case !sure && len(t.asks) > 0:
-		a.askNext(t)
+		a.askNext(ctx, t)
 	case one != nil:
 		a.followEvent(ctx, t, r, one)
 	case said.completed != nil:
@@ -89,11 +90,32 @@ func (a *Agent) asks(source int) []int {
 	return list
 }
 
-func (a *Agent) askNext(t *transfer) {
+func (a *Agent) askNext(ctx context.Context, t *transfer) {
 	i := t.asks[0]
 	t.asks = t.asks[1:]
-	a.fetching[i].asked.push(t)
+	q := a.fetching[i].asked
+	a.queueJob(ctx, t, q, q.len() < describeBacklog)
 }
+
+// queueResult has the result of a described job brought home.
+func (a *Agent) queueResult(ctx context.Context, t *transfer) {
+	t.outlet = a.fetching[t.source].outlet
+	q := a.fetching[t.source].ready
+	a.queueJob(ctx, t, q, q.weight() < readyBacklog)
+}
+
+// queueJob puts a job into a queue of one Fetcher. Where too many wait for that service, the ledger holds the job for a
+// while: the queue of a service that is away must neither grow without bound nor stop what others wait for.
+func (a *Agent) queueJob(ctx context.Context, t *transfer, q *queue, room bool) {
+	if room || t.urgent {
+		q.push(t)
+		return
+	}
+	a.settle(ctx, t, func(_ *transfer, r *store.Receipt) { a.waitWithoutBlame(r, errCrowded) })
+	a.finish(t)
+}
+
+var errCrowded = errors.New("too many jobs wait for the service that this one is to be had from")
 
 // followEvent settles a job by its signed event.
 func (a *Agent) followEvent(ctx context.Context, t *transfer, r *store.Receipt, said *fetcher.Announced) {
@@ -175,7 +197,7 @@ func (a *Agent) askFetcher(ctx context.Context, t *transfer, i int) {
 		}
 		a.follow(ctx, t, r)
 	case fetcher.Unknown(err) && len(t.asks) > 0:
-		a.askNext(t)
+		a.askNext(ctx, t)
 	case unreadable(err):
 		a.settle(ctx, t, func(t *transfer, r *store.Receipt) { a.waitWithoutBlame(r, err) })
 		a.Log.Warn("a job can't be described", "job", t.key.ID, "error", err)

@@ -183,7 +183,7 @@ func (a *Agent) dispatch(ctx, work context.Context, workers *sync.WaitGroup, l l
 const (
 	// scanPage bounds how many due receipts one look at the ledger returns.
 	scanPage = 256
-	// describeBacklog is how many may wait to be described: the ledger holds the rest.
+	// describeBacklog is how many may wait to be described by one service: the ledger holds the rest.
 	describeBacklog = 512
 	// readyBacklog bounds the memory of what waits to be downloaded, in bytes: some 100,000 ordinary descriptions. Until
 	// it is reached, a queue of large files delays no description.
@@ -194,18 +194,49 @@ const (
 	markLag = 2 * time.Second
 )
 
-// schedule moves due receipts from the ledger into the queues. Receipts stay due while they are in work, so each look goes
-// on where the one before ended: otherwise every look would pass over all that is in work.
-func (a *Agent) schedule(ctx context.Context) {
+// schedule moves due receipts of one kind from the ledger into the queues. Each kind has its own, so that what waits for
+// one service holds up nothing that waits for another.
+type schedule struct {
+	kind  store.Kind
+	room  func() bool // for more in the queues
+	wake  chan struct{}
+	again atomic.Bool // something may be due that lies behind the mark
+}
+
+func (a *Agent) newSchedules() {
+	rooms := map[store.Kind]func() bool{
+		store.Report: func() bool { return a.described.len() < describeBacklog && a.ready.weight() < readyBacklog },
+		store.Job:    func() bool { return a.weighed.len() < describeBacklog },
+	}
+	for _, kind := range [...]store.Kind{store.Report, store.Job} {
+		if a.works(kind) {
+			a.schedules = append(a.schedules, &schedule{kind: kind, room: rooms[kind], wake: make(chan struct{}, 1)})
+		}
+	}
+}
+
+// lookAgain has receipts of a kind looked for from the beginning: one is due at its old time.
+func (a *Agent) lookAgain(kind store.Kind) {
+	for _, s := range a.schedules {
+		if s.kind == kind {
+			s.again.Store(true)
+		}
+	}
+}
+
+// takeDue looks for due receipts until ctx ends. They stay due while they are in work, so each look goes on where the one
+// before ended: otherwise every look would pass over all that is in work.
+func (a *Agent) takeDue(ctx context.Context, s *schedule) {
+	passOver := func(k store.Key) bool { return k.Kind != s.kind || a.isActive(k) }
 	var from store.Mark
 	rescanned := time.Now()
 	for {
 		wait := rescan
-		if time.Since(rescanned) >= rescan || a.again.Swap(false) {
+		if time.Since(rescanned) >= rescan || s.again.Swap(false) {
 			from, rescanned = store.Mark{}, time.Now()
 		}
-		if a.room() {
-			look, err := a.Ledger.Due(ctx, a.Now(), from, scanPage, a.passOver)
+		if s.room() {
+			look, err := a.Ledger.Due(ctx, a.Now(), from, scanPage, passOver)
 			if err != nil {
 				if ctx.Err() == nil {
 					a.Log.Error("the ledger can't be read", "error", err)
@@ -230,21 +261,11 @@ func (a *Agent) schedule(ctx context.Context) {
 		case <-ctx.Done():
 			timer.Stop()
 			return
-		case <-a.wake:
+		case <-s.wake:
 		case <-timer.C:
 		}
 		timer.Stop()
 	}
-}
-
-// room reports whether more receipts may be taken into work.
-func (a *Agent) room() bool {
-	waiting, weight := a.described.len()+a.weighed.len(), a.ready.weight()
-	for i := range a.fetching {
-		waiting += a.fetching[i].asked.len()
-		weight += a.fetching[i].ready.weight()
-	}
-	return waiting < describeBacklog && weight < readyBacklog
 }
 
 // enqueue takes receipts into work.
@@ -266,11 +287,6 @@ func (a *Agent) enqueue(due []store.Due) {
 			a.described.push(t)
 		}
 	}
-}
-
-// passOver tells which due receipts are not to be taken into work: those that are in it, and those nobody works on.
-func (a *Agent) passOver(k store.Key) bool {
-	return a.isActive(k) || !a.works(k.Kind)
 }
 
 func (a *Agent) isActive(k store.Key) bool {

@@ -80,11 +80,10 @@ func (a *Agent) follow(ctx context.Context, t *transfer, r *store.Receipt) {
 		}
 		d.metadata = boundedMetadata(d.metadata) // it may wait for long
 		if t.key.Kind == store.Job {
-			t.outlet = a.fetching[t.source].outlet
-			a.fetching[t.source].ready.push(t)
-		} else {
-			a.ready.push(t)
+			a.queueResult(ctx, t)
+			return
 		}
+		a.ready.push(t)
 		a.Wake() // there may be room for more descriptions
 		return
 	case settled:
@@ -136,7 +135,7 @@ func (a *Agent) settle(ctx context.Context, t *transfer, outcome func(*transfer,
 	})
 	if err != nil {
 		a.Log.Error("the outcome could not be recorded; it stays due", string(t.key.Kind), t.key.ID, "error", err)
-		a.again.Store(true)
+		a.lookAgain(t.key.Kind)
 		return false
 	}
 	a.Step(StepSettled)

@@ -64,6 +64,7 @@ func (a *Agent) expectJobsOnSchedule(ctx context.Context) {
 	if a.JobsFile == "" {
 		return
 	}
+	<-a.started // from then on it is known whether events can come
 	var seen jobsFile
 	for {
 		err := a.expectListed(ctx, &seen)
