@@ -90,6 +90,9 @@ func (a *Agent) asks(source int) []int {
 	return list
 }
 
+// AsksAboutJobs reports whether there is anybody to ask about a job that no event told of.
+func (a *Agent) AsksAboutJobs() bool { return len(a.asks(-1)) > 0 }
+
 func (a *Agent) askNext(ctx context.Context, t *transfer) {
 	i := t.asks[0]
 	t.asks = t.asks[1:]

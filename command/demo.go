@@ -185,21 +185,6 @@ func (d *demonstration) configure(sb *sandbox.Sandbox) (*config.Config, error) {
 	return c, nil
 }
 
-// sandboxConfig is an ordinary configuration for a sandbox.
-func sandboxConfig(sb *sandbox.Sandbox) string {
-	return fmt.Sprintf(`hub:
-  nats:
-    url: %s
-reporter:
-  url: %s
-store:
-  path: ./recibo.db
-downloads:
-  dir: ./downloads
-  min_free: 64MiB
-`, sb.NATSURL(), sb.ReporterURL())
-}
-
 // follow plays the scenario and returns once every report is where it belongs.
 func (d *demonstration) follow(ctx context.Context, o *owner, sb *sandbox.Sandbox) error {
 	if err := firstSweep(ctx, o); err != nil {

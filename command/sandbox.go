@@ -2,6 +2,7 @@ package command
 
 import (
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -86,6 +87,21 @@ func (a *app) sandbox(c *cli.Context) error {
 	}
 	a.tell("try       recibo --config %s run", file)
 	return a.playOn(c, sb, j, every)
+}
+
+// sandboxConfig is an ordinary configuration for a sandbox.
+func sandboxConfig(sb *sandbox.Sandbox) string {
+	return fmt.Sprintf(`hub:
+  nats:
+    url: %s
+reporter:
+  url: %s
+store:
+  path: ./recibo.db
+downloads:
+  dir: ./downloads
+  min_free: 64MiB
+`, sb.NATSURL(), sb.ReporterURL())
 }
 
 // playOn plays one scenario, and more of them each interval, until it is stopped.

@@ -3,12 +3,10 @@ package console
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync"
 	"time"
 
 	"recibo/agent"
-	"recibo/hub"
 	"recibo/store"
 )
 
@@ -42,6 +40,9 @@ func (b *Backend) fetch(ctx context.Context, req IDs, out Stream) (any, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := b.canBeHad(ctx, keys); err != nil {
+		return nil, err
+	}
 	asked, err := b.Agent.Fetch(ctx, keys, req.Force)
 	if err != nil {
 		return nil, err
@@ -49,6 +50,21 @@ func (b *Backend) fetch(ctx context.Context, req IDs, out Stream) (any, error) {
 	var o Outcome
 	err = b.withProgress(ctx, out, func() error { return b.Agent.Wait(ctx, asked, false, tally(out, &o)) })
 	return o, err
+}
+
+// canBeHad says which jobs can't be fetched: those that no event has told of where there is nobody to ask.
+func (b *Backend) canBeHad(ctx context.Context, keys []store.Key) error {
+	for _, k := range keys {
+		if k.Kind != store.Job || b.Agent.AsksAboutJobs() {
+			continue
+		}
+		if _, err := b.Ledger.Get(ctx, k); errors.Is(err, store.ErrNotFound) {
+			return &Error{Usage, "no event has told of " + k.String() + ", and there is no fetcher.url to ask", "recibo watch --job expects its event"}
+		} else if err != nil {
+			return err
+		}
+	}
+	return nil
 }
 
 // works says why these would not be brought home here.
@@ -134,113 +150,6 @@ func (b *Backend) retry(ctx context.Context, req IDs, out Stream) (any, error) {
 		return nil, err
 	}
 	return o, b.sendAll(ctx, keys, each)
-}
-
-// defaultMaxTime bounds a poll from cron.
-const defaultMaxTime = 10 * time.Minute
-
-func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, error) {
-	if req.MaxTime <= 0 {
-		req.MaxTime = defaultMaxTime
-	}
-	if req.DryRun {
-		if b.Agent.Reporter == nil {
-			return nil, Errorf(Usage, "reporter is turned off (reporter.enabled), and Fetcher has no list: nothing can be looked for")
-		}
-		sweep, err := b.Agent.Sweep(ctx, agent.Sweep{Since: req.Since, DryRun: true})
-		return PollResult{Sweep: sweep, States: map[store.State]int{}}, unreachable(err)
-	}
-	if err := b.ready(); err != nil {
-		return nil, err
-	}
-	began := time.Now()
-	deadline := began.Add(req.MaxTime)
-	bounded, cancel := context.WithDeadline(ctx, deadline)
-	defer cancel()
-	var res PollResult
-	var undrained, unswept error // the trouble of one keeps nobody from asking another
-	err := b.withProgress(ctx, out, func() error {
-		if req.Events {
-			undrained = b.drain(bounded)
-		}
-		if err := b.askAboutJobs(bounded); err != nil {
-			return err
-		}
-		if b.Agent.Reporter != nil {
-			res.Sweep, unswept = b.Agent.Sweep(bounded, agent.Sweep{Since: req.Since})
-		}
-		if unswept != nil && b.Agent.Fetcher == nil {
-			return unreachable(unswept)
-		}
-		return errors.Join(unreachable(unswept), b.Agent.WaitIdle(bounded, deadline))
-	})
-	if errors.Is(err, context.DeadlineExceeded) && ctx.Err() == nil {
-		err = b.Agent.Held(ctx) // nil: the rest stays due, and StillDue says so
-		if !res.Sweep.Complete && b.Agent.Reporter != nil {
-			err = &Error{Unreachable, "reporter's list could not be walked in the time given", "what is on record stays due; " + checkHint}
-		}
-	}
-	if err == nil {
-		err = b.Agent.Prune(ctx)
-	}
-	if counted := b.sumUp(ctx, began, out, &res); err == nil {
-		err = counted
-	}
-	if err == nil {
-		err = undrained
-	}
-	return res, err
-}
-
-// askAboutJobs makes the jobs that are expected due: Fetcher has no list to sweep.
-func (b *Backend) askAboutJobs(ctx context.Context) error {
-	if b.Agent.Fetcher == nil {
-		return nil
-	}
-	if err := b.Agent.ExpectListed(ctx); err != nil {
-		return Errorf(Failed, "fetcher.jobs_file: %v", err)
-	}
-	return b.Agent.HurryJobs(ctx, 0)
-}
-
-func (b *Backend) drain(ctx context.Context) error {
-	for _, s := range slices.Concat(b.Agent.Subscriptions, b.Agent.JobSubscriptions) {
-		if s.Health().Healthy {
-			continue // a running agent receives from it already
-		}
-		if err := s.Drain(ctx, b.Agent.Admit); err != nil {
-			var foreign *hub.ForeignOwnerError
-			if errors.As(err, &foreign) {
-				return &Error{Foreign, err.Error(), "if the other agent is gone for good, insist with: recibo poll --events --take-over"}
-			}
-			return &Error{Unreachable, "the subscription can't be drained: " + err.Error(), "its events stay with the hub; " + checkHint}
-		}
-	}
-	return nil
-}
-
-func unreachable(err error) error {
-	if err == nil || errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
-		return err
-	}
-	return &Error{Unreachable, err.Error(), "what is on record stays due; " + checkHint}
-}
-
-// sumUp sends what changed since began, and counts it by state.
-func (b *Backend) sumUp(ctx context.Context, began time.Time, out Stream, res *PollResult) error {
-	res.States = map[store.State]int{}
-	for r, err := range b.Ledger.All(ctx, store.Query{Since: began}) {
-		if err != nil {
-			return err
-		}
-		res.States[r.State]++
-		if err := out.Item(r); err != nil {
-			return err
-		}
-	}
-	stats, err := b.Ledger.Stats(ctx)
-	res.StillDue = int(stats.Count(store.Pending))
-	return err
 }
 
 func (b *Backend) verify(ctx context.Context, req VerifyRequest, out Stream) (any, error) {
