@@ -43,8 +43,12 @@ func (a *Agent) Admit(ctx context.Context, batch []hub.Delivery) ([]hub.Outcome,
 	if err != nil {
 		return nil, err
 	}
+	var fresh []store.Key
 	for j, result := range results {
 		d := batch[index[j]]
+		if result == store.Admitted || result == store.Conflict {
+			fresh = append(fresh, admissions[j].Receipt)
+		}
 		switch result {
 		case store.Admitted:
 			outcomes[index[j]] = hub.Admitted
@@ -63,6 +67,7 @@ func (a *Agent) Admit(ctx context.Context, batch []hub.Delivery) ([]hub.Outcome,
 		}
 	}
 	a.Step(StepAdmitted)
+	a.weighAgain(fresh)
 	a.Wake()
 	return outcomes, nil
 }
@@ -101,7 +106,7 @@ func admission(d hub.Delivery) store.Admission {
 	adm.Headers, adm.Data = e.Headers, d.Raw
 	if d.Verdict == hub.Quarantine {
 		adm.Quarantine = &store.Quarantined{
-			Reason: d.Reason, Headers: e.Headers, Data: d.Raw,
+			Reason: d.Reason, Headers: e.Headers, Data: d.Raw, Unproven: d.Unproven,
 		}
 	}
 	return adm

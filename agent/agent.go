@@ -119,6 +119,7 @@ func New(o Options) *Agent {
 		started:   make(chan struct{}),
 		hints:     map[store.Key]hint{},
 	}
+	a.described.of, a.ready.of = need{kind: store.Report}, need{kind: store.Report}
 	a.newOutlets()
 	a.newSchedules()
 	return a

@@ -84,7 +84,4 @@ func (t *transfer) describedOn(r *store.Receipt) {
 	if d.tenant != "" {
 		r.Tenant = d.tenant
 	}
-	if r.Generation == t.generation {
-		r.Contested = false // a contradiction that came meanwhile is not settled by this
-	}
 }

@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"io"
+	"sync/atomic"
 
 	"recibo/fetcher"
 	"recibo/hub"
@@ -30,6 +31,8 @@ type Fetcher interface {
 	CancelJob(i int)
 	Job(ctx context.Context, i int, id string) (*fetcher.Job, error)
 
+	StoreGate(i int) rest.GateStatus
+	JobGates(i int) []rest.GateStatus
 	Gates() []fetcher.NamedGate
 	Again(headers map[string]string, raw []byte, transport, origin string) hub.Delivery
 }
@@ -40,6 +43,7 @@ type fetching struct {
 	asked  *queue // jobs to be asked about
 	ready  *queue // results to be brought home
 	outlet *outlet
+	away   atomic.Bool // the last question met with trouble of the service
 }
 
 func newFetching(f Fetcher) []fetching {
@@ -48,7 +52,8 @@ func newFetching(f Fetcher) []fetching {
 	}
 	all := make([]fetching, f.Sources())
 	for i := range all {
-		all[i] = fetching{asked: newQueue(), ready: newQueue()}
+		all[i].asked, all[i].ready = newQueue(), newQueue()
+		all[i].asked.of, all[i].ready.of = need{store.Job, i, asking}, need{store.Job, i, bringing}
 	}
 	return all
 }
@@ -94,20 +99,6 @@ func (a *Agent) jobLanes(workers int) []lane {
 		}
 	}
 	return lanes
-}
-
-// gates returns the gates of whoever receipts of a kind depend on.
-func (a *Agent) gates(kind store.Kind) []rest.GateStatus {
-	var list []rest.GateStatus
-	if kind == store.Report && a.Reporter != nil {
-		list = a.Reporter.Gates()
-	}
-	if kind == store.Job && a.Fetcher != nil {
-		for _, g := range a.Fetcher.Gates() {
-			list = append(list, g.GateStatus)
-		}
-	}
-	return list
 }
 
 // works reports whether there is anybody to work on receipts of a kind. Those of another stay due.

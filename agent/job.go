@@ -49,7 +49,8 @@ func (t told) one() *fetcher.Announced {
 }
 
 // weigh decides by whose word a job is settled. Its signed event is enough. Fetcher itself is asked when events contradict
-// each other, when none has come, and when a person wants to know about a failed one. Where there is nobody to ask, a
+// each other, now and whenever the job comes up again, when none has come, and when a person wants to know about a failed
+// one. Where there is nobody to ask, a
 // result whose own HMAC shows that it is whole goes before the word that there is none.
 func (a *Agent) weigh(ctx context.Context, t *transfer) {
 	r, ok := a.start(ctx, t)
@@ -79,15 +80,20 @@ func (a *Agent) weigh(ctx context.Context, t *transfer) {
 	}
 }
 
-// asks lists the Fetchers that may know a job: its own, or all while that is not known. Those whose gate is open come first.
+// asks lists the Fetchers that may know a job: its own, or all while that is not known. Those that were in trouble when they
+// were asked last come last: the one that knows the job may be well.
 func (a *Agent) asks(source int) []int {
-	var list []int
+	var well, away []int
 	for i := range a.fetching {
-		if (i == source || source < 0) && a.Fetcher.Asks(i) {
-			list = append(list, i)
+		switch {
+		case i != source && source >= 0, !a.Fetcher.Asks(i):
+		case a.fetching[i].away.Load():
+			away = append(away, i)
+		default:
+			well = append(well, i)
 		}
 	}
-	return list
+	return append(well, away...)
 }
 
 // AsksAboutJobs reports whether there is anybody to ask about a job that no event told of.
@@ -97,23 +103,36 @@ func (a *Agent) askNext(ctx context.Context, t *transfer) {
 	i := t.asks[0]
 	t.asks = t.asks[1:]
 	q := a.fetching[i].asked
-	a.queueJob(ctx, t, q, q.len() < describeBacklog)
+	if q.weight() >= readyBacklog && !t.urgent {
+		a.giveBack(ctx, t)
+		return
+	}
+	a.mu.Lock()
+	t.waits = true
+	a.mu.Unlock()
+	if r, err := a.Ledger.Get(ctx, t.key); err == nil && r.Generation > t.generation {
+		a.weighAgain([]store.Key{t.key}) // an event came before it was known to wait
+		return
+	}
+	q.push(t)
+	a.Wake() // there may be room for more to be weighed
 }
 
 // queueResult has the result of a described job brought home.
 func (a *Agent) queueResult(ctx context.Context, t *transfer) {
 	t.outlet = a.fetching[t.source].outlet
 	q := a.fetching[t.source].ready
-	a.queueJob(ctx, t, q, q.weight() < readyBacklog)
-}
-
-// queueJob puts a job into a queue of one Fetcher. Where too many wait for that service, the ledger holds the job for a
-// while: the queue of a service that is away must neither grow without bound nor stop what others wait for.
-func (a *Agent) queueJob(ctx context.Context, t *transfer, q *queue, room bool) {
-	if room || t.urgent {
-		q.push(t)
+	if q.weight() >= readyBacklog && !t.urgent {
+		a.giveBack(ctx, t)
 		return
 	}
+	q.push(t)
+	a.Wake() // there may be room for more to be weighed
+}
+
+// giveBack leaves a job to the ledger for a while where too many wait for one service: the queue of one that is away must
+// neither grow without bound nor stop what others wait for.
+func (a *Agent) giveBack(ctx context.Context, t *transfer) {
 	a.settle(ctx, t, func(_ *transfer, r *store.Receipt) { a.waitWithoutBlame(r, errCrowded) })
 	a.finish(t)
 }
@@ -176,8 +195,38 @@ func ofJob(j *fetcher.Job, said told) *description {
 	return d
 }
 
+// weighAgain has jobs weighed again that wait for their turn to be asked about. An event that has just come may settle them,
+// and the Fetcher that they wait for may be away.
+func (a *Agent) weighAgain(keys []store.Key) {
+	for _, k := range keys {
+		a.mu.Lock()
+		t := a.active[k]
+		if t == nil || !t.waits {
+			a.mu.Unlock()
+			continue
+		}
+		anew := &transfer{key: k, urgent: t.urgent}
+		anew.total.Store(-1)
+		a.active[k] = anew // takesTurn tells the other one that it is given up
+		a.mu.Unlock()
+		a.weighed.push(anew)
+	}
+}
+
+// takesTurn reports whether a transfer that waited for its turn still stands for its job.
+func (a *Agent) takesTurn(t *transfer) bool {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	t.waits = false
+	return a.active[t.key] == t
+}
+
 // askFetcher asks one Fetcher about a job and follows the answer.
 func (a *Agent) askFetcher(ctx context.Context, t *transfer, i int) {
+	if !a.takesTurn(t) {
+		a.Fetcher.CancelJob(i)
+		return
+	}
 	r, ok := a.start(ctx, t)
 	if !ok {
 		a.Fetcher.CancelJob(i)
@@ -185,6 +234,17 @@ func (a *Agent) askFetcher(ctx context.Context, t *transfer, i int) {
 	}
 	a.counts.descriptions.Add(1)
 	job, err := a.Fetcher.Job(ctx, i, t.key.ID)
+	a.fetching[i].away.Store(err != nil && ofService(err))
+	switch {
+	case err != nil && len(t.asks) > 0 && ctx.Err() == nil:
+		if !fetcher.Unknown(err) && t.unsure == nil {
+			t.unsure = err
+		}
+		a.askNext(ctx, t)
+		return
+	case fetcher.Unknown(err) && t.unsure != nil:
+		err = t.unsure // one that did not answer may know it
+	}
 	switch {
 	case err == nil:
 		said, _ := readTold(r) // what can't be read was logged when it was weighed
@@ -199,8 +259,6 @@ func (a *Agent) askFetcher(ctx context.Context, t *transfer, i int) {
 			return
 		}
 		a.follow(ctx, t, r)
-	case fetcher.Unknown(err) && len(t.asks) > 0:
-		a.askNext(ctx, t)
 	case unreadable(err):
 		a.settle(ctx, t, func(t *transfer, r *store.Receipt) { a.waitWithoutBlame(r, err) })
 		a.Log.Warn("a job can't be described", "job", t.key.ID, "error", err)
@@ -224,10 +282,17 @@ func (a *Agent) leaveForgotten(t *transfer, r *store.Receipt) {
 	a.park(r)
 }
 
-// awaitEvent leaves a job that nobody can be asked about to its event, and says when that is overdue.
+// awaitEvent leaves a job that nobody can be asked about to its event, and says when that is overdue. An end that is on
+// record stands.
 func (a *Agent) awaitEvent(t *transfer, r *store.Receipt) {
 	now := a.Now()
-	r.State, r.Reason = store.Expected, "no event has come, and there is no fetcher.url to ask"
+	r.Reason = "no event has come, and there is no fetcher.url to ask"
+	switch r.State {
+	case store.Delivered, store.Encrypted, store.Failed:
+		r.Force = false
+		return
+	}
+	r.State = store.Expected
 	switch overdue := r.Created.Add(a.Config.StaleAfter); {
 	case r.Stale:
 	case now.Before(overdue):

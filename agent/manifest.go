@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"time"
@@ -73,14 +74,18 @@ func (a *Agent) writeManifests(r *store.Receipt, names []string) error {
 	if f := r.Newest(); f != nil {
 		m.File, m.Size, m.SHA256, m.Revision, m.Proof = f.Name, f.Size, f.SHA256, f.Revision, f.Proof
 	}
-	data, err := json.MarshalIndent(m, "", "  ")
+	var data bytes.Buffer
+	encoder := json.NewEncoder(&data)
+	encoder.SetEscapeHTML(false) // upstream's metadata stays as it was written
+	encoder.SetIndent("", "  ")
+	err := encoder.Encode(m)
 	mode := ""
 	if r.Kind == store.Job && a.Fetcher != nil {
 		mode = a.Fetcher.Mode() // it holds the requester's metadata
 	}
 	for _, name := range names {
 		if err == nil {
-			err = a.outletOf(r).folder.WriteManifest(name, append(data, '\n'), mode)
+			err = a.outletOf(r).folder.WriteManifest(name, data.Bytes(), mode)
 		}
 	}
 	return err

@@ -100,9 +100,6 @@ func (a *Agent) keepDelivered(t *transfer, r *store.Receipt) {
 		a.log(t).Warn("a delivered "+string(r.Kind)+" changed upstream; its file stays", string(r.Kind), r.ID, "status", d.status)
 	}
 	r.Status, r.CompletedAt = d.status, d.completedAt
-	if r.Generation == t.generation {
-		r.Contested = false
-	}
 	delivered(r)
 }
 

@@ -75,7 +75,10 @@ func (a *Agent) place(ctx context.Context, t *transfer, rec *received) error {
 func (a *Agent) sameBytes(t *transfer, r *store.Receipt) {
 	t.describedOn(r)
 	r.Settled = r.CompletedAt
-	r.Newest().Completion = r.CompletedAt
+	if t.described != nil {
+		r.Settled = t.completion()
+	}
+	r.Newest().Completion = r.Settled
 	r.Note(a.Now(), "downloaded again with equal bytes; nothing published")
 	delivered(r)
 }
@@ -248,6 +251,7 @@ func (a *Agent) tookOver(f store.File) func(*transfer, *store.Receipt) {
 // addFile puts a file on record as the newest, and the receipt with it.
 func (a *Agent) addFile(t *transfer, r *store.Receipt, f store.File, how string) {
 	f.Published = a.Now()
+	opened := f.Proof == string(fetcher.Verified) && r.Newest() != nil && homeState(r) == store.Encrypted
 	kept := r.Files[:0:0]
 	for _, old := range r.Files {
 		if old.Revision == f.Revision {
@@ -259,7 +263,10 @@ func (a *Agent) addFile(t *transfer, r *store.Receipt, f store.File, how string)
 	r.Files = append(kept, f)
 	r.Settled = f.Completion
 	what := how + " " + f.Name
-	if f.Revision > 1 {
+	switch {
+	case opened:
+		what += ", opened now" // it is the result that the file before it holds sealed
+	case f.Revision > 1:
 		what += ", revision " + strconv.Itoa(f.Revision)
 		a.log(t).Warn("a delivered "+string(r.Kind)+" was generated again with other bytes", string(r.Kind), r.ID, "file", f.Name, "revision", f.Revision)
 	}

@@ -17,10 +17,14 @@ type transfer struct {
 	described  *description // nil for a download without one
 	source     int          // of a job: which Fetcher it is of
 	asks       []int        // of a job: the Fetchers that are still to be asked
+	unsure     error        // of a job: why one that was asked did not answer
+	waits      bool         // of a job: for its turn to be asked about; guarded by Agent.mu
 	outlet     *outlet      // where its file goes
 	asked      time.Time    // when the list was asked for that gave the description; zero for one of its own
 
 	rehearsal bool // nothing is told
+
+	waitsFor atomic.Pointer[need] // what it is queued for; nil while it is worked on
 
 	done, total atomic.Int64 // bytes; total is -1 while unknown
 }
@@ -31,11 +35,15 @@ type queue struct {
 	urgent, normal []*transfer
 	bytes          int
 	filled         chan struct{}
+	of             need // what those in it wait for; the zero need is nothing that could be away
 }
 
 func newQueue() *queue { return &queue{filled: make(chan struct{}, 1)} }
 
 func (q *queue) push(t *transfer) {
+	if q.of != (need{}) {
+		t.waitsFor.Store(&q.of)
+	}
 	q.mu.Lock()
 	q.bytes += t.weight()
 	if t.urgent {
@@ -63,6 +71,7 @@ func (q *queue) pop() *transfer {
 			(*list)[0] = nil
 			*list = (*list)[1:]
 			q.bytes -= t.weight()
+			t.waitsFor.Store(nil)
 			return t
 		}
 	}

@@ -76,6 +76,8 @@ func (a *Agent) settleIntent(ctx context.Context, r *store.Receipt) error {
 	return a.outletOf(r).folder.DiscardStaged(intent.Staged)
 }
 
+var errNoSource = errors.New("its source is not in the configuration, so its folder is not known")
+
 // wasPublished publishes what is still staged. Staged and gone means published, even if an importer has collected the
 // final file already. After a restore that proves nothing: there only a final file with the right bytes does.
 func (a *Agent) wasPublished(ctx context.Context, r *store.Receipt) (bool, error) {
@@ -84,7 +86,7 @@ func (a *Agent) wasPublished(ctx context.Context, r *store.Receipt) (bool, error
 		return false, errors.New("the download folder is not open")
 	}
 	if r.Kind == store.Job && a.sourceOf(r) < 0 {
-		return false, errors.New("its source is not in the configuration, so its folder is not known")
+		return false, errNoSource
 	}
 	folder := a.outletOf(r).folder
 	restored, err := a.restoredAt(ctx)

@@ -11,10 +11,11 @@ import (
 const (
 	// scanPage bounds how many due receipts one look at the ledger returns.
 	scanPage = 256
-	// describeBacklog is how many may wait to be described by one service: the ledger holds the rest.
+	// describeBacklog is how many may wait to be described by Reporter, or for their events to be weighed: the ledger holds
+	// the rest.
 	describeBacklog = 512
-	// readyBacklog bounds the memory of what waits to be downloaded, in bytes: some 100,000 ordinary descriptions. Until
-	// it is reached, a queue of large files delays no description.
+	// readyBacklog bounds the memory of what waits to be downloaded, or to be asked about at one Fetcher, in bytes: some
+	// 100,000 ordinary descriptions. Until it is reached, a queue of large files delays no description.
 	readyBacklog = 64 << 20
 	// rescan is the longest wait between looks at the ledger from its beginning, in case a clock jumped.
 	rescan = time.Minute
@@ -140,8 +141,8 @@ func (a *Agent) release() {
 	clear(a.active)
 	clear(a.hints)
 	queues := []*queue{a.described, a.hinted, a.ready, a.weighed}
-	for _, f := range a.fetching {
-		queues = append(queues, f.asked, f.ready)
+	for i := range a.fetching {
+		queues = append(queues, a.fetching[i].asked, a.fetching[i].ready)
 	}
 	for _, q := range queues {
 		for q.pop() != nil {

@@ -53,6 +53,11 @@ func (a *Agent) start(ctx context.Context, t *transfer) (*store.Receipt, bool) {
 			return nil, false
 		}
 	}
+	if errors.Is(err, errNoSource) {
+		t.generation = r.Generation
+		a.hindered(ctx, t, err) // it is left alone until a person brings its source back
+		return nil, false
+	}
 	if err != nil {
 		a.interrupted(ctx, t, err)
 		return nil, false

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"recibo/downloads"
+	"recibo/fetcher"
 	"recibo/hub"
 	"recibo/reporter"
 	"recibo/rest"
@@ -33,16 +34,19 @@ type plan struct {
 	rest      rest.Config
 	options   rest.Options
 	sandbox   sandbox.Options
+	jobs      jobPlan
 }
 
-// house is an agent with everything that it works with, all of it real: Reporter, download folder and ledger.
+// house is an agent with everything that it works with, all of it real: Reporter, Fetchers, download folder and ledger.
 type house struct {
 	*Agent
 	t        *testing.T
 	reporter *sandbox.Reporter
-	dir      string // the download folder
-	path     string // the ledger
-	stop     func() // ends the work and waits for its end
+	fetchers []*sandbox.Fetcher // as many as planned, usually none
+	judge    *fetcher.Fetcher   // of the messages of jobs
+	dir      string             // the download folder
+	path     string             // the ledger
+	stop     func()             // ends the work and waits for its end
 }
 
 func newHouse(t *testing.T, change func(*plan)) *house {
@@ -81,9 +85,9 @@ func newHouse(t *testing.T, change func(*plan)) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
-	h.Agent = New(Options{
-		Config: p.agent, Ledger: ledger, Folder: folder, MaxSize: p.downloads.MaxSize, Reporter: client, Log: testLog(t),
-	})
+	o := Options{Config: p.agent, Ledger: ledger, Folder: folder, MaxSize: p.downloads.MaxSize, Reporter: client, Log: testLog(t)}
+	h.addFetchers(&p, &o)
+	h.Agent = New(o)
 	return h
 }
 
@@ -127,7 +131,12 @@ func keyOf(id string) store.Key { return store.Key{Kind: store.Report, ID: id} }
 
 func (h *house) receipt(id string) *store.Receipt {
 	h.t.Helper()
-	r, err := h.Ledger.Get(context.Background(), keyOf(id))
+	return h.receiptOf(keyOf(id))
+}
+
+func (h *house) receiptOf(k store.Key) *store.Receipt {
+	h.t.Helper()
+	r, err := h.Ledger.Get(context.Background(), k)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -137,11 +146,16 @@ func (h *house) receipt(id string) *store.Receipt {
 // until waits for a receipt that is as it should be and in nobody's hands.
 func (h *house) until(id, what string, ok func(*store.Receipt) bool) *store.Receipt {
 	h.t.Helper()
+	return h.untilOf(keyOf(id), what, ok)
+}
+
+func (h *house) untilOf(k store.Key, what string, ok func(*store.Receipt) bool) *store.Receipt {
+	h.t.Helper()
 	var r *store.Receipt
 	h.eventually(what, func() bool {
 		var err error
-		r, err = h.Ledger.Get(context.Background(), keyOf(id))
-		return err == nil && !h.isActive(keyOf(id)) && ok(r)
+		r, err = h.Ledger.Get(context.Background(), k)
+		return err == nil && !h.isActive(k) && ok(r)
 	}, func() string { return describeReceipt(r) })
 	return r
 }
@@ -227,6 +241,10 @@ func sumOf(t *testing.T, path string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
+	return sumOfBytes(data)
+}
+
+func sumOfBytes(data []byte) string {
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }

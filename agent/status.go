@@ -55,8 +55,8 @@ func (a *Agent) paused() string {
 // waiting counts what is described and waits for its download.
 func (a *Agent) waiting() int {
 	n := a.ready.len()
-	for _, f := range a.fetching {
-		n += f.ready.len()
+	for i := range a.fetching {
+		n += a.fetching[i].ready.len()
 	}
 	return n
 }

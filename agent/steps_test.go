@@ -47,8 +47,9 @@ type errand struct {
 	Revise   string
 	Layout   string
 	Events   [][2]string // event id and report id
-	Step     Step        // kills the process
-	Hit      int         // at the n-th time
+	Jobs     jobErrand
+	Step     Step // kills the process
+	Hit      int  // at the n-th time
 }
 
 func runErrand(text string) int {
@@ -90,6 +91,10 @@ func (e errand) run() error {
 		Log: slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}
 	o.Config.Workers, o.Config.Backoff = 2, setting.Range{Min: time.Millisecond, Max: 10 * time.Millisecond}
+	messages, err := e.Jobs.add(&o)
+	if err != nil {
+		return err
+	}
 	a := New(o)
 	work, stop := context.WithCancel(ctx)
 	defer stop()
@@ -99,6 +104,11 @@ func (e errand) run() error {
 	// What was not acknowledged comes again, so each start admits every event.
 	for _, event := range e.Events {
 		if _, err := a.Admit(ctx, []hub.Delivery{delivery(event[0], hub.ReportFinished, event[1])}); err != nil {
+			return err
+		}
+	}
+	for _, message := range messages {
+		if _, err := a.Admit(ctx, []hub.Delivery{message}); err != nil {
 			return err
 		}
 	}
@@ -148,6 +158,9 @@ func (e errand) allHome(ctx context.Context, a *Agent) (bool, error) {
 		if r.State != store.Delivered || r.Handled < r.Generation || r.Intent != nil {
 			return false, nil
 		}
+	}
+	if home, err := e.Jobs.allHome(ctx, a); !home || err != nil {
+		return false, err
 	}
 	return a.Active() == 0, nil
 }
@@ -200,11 +213,18 @@ func (s *site) completes() {
 
 func (s *site) start(step Step, hit int) *os.ProcessState {
 	s.t.Helper()
-	e := s.errand
+	state, log := s.errand.start(s.t, step, hit)
+	s.tail = log
+	return state
+}
+
+// start runs the errand in a process of its own and returns how that ended, and what it logged.
+func (e errand) start(t *testing.T, step Step, hit int) (*os.ProcessState, string) {
+	t.Helper()
 	e.Step, e.Hit = step, hit
 	text, err := json.Marshal(e)
 	if err != nil {
-		s.t.Fatal(err)
+		t.Fatal(err)
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), 2*patience)
 	defer cancel()
@@ -213,8 +233,7 @@ func (s *site) start(step Step, hit int) *os.ProcessState {
 	var log bytes.Buffer
 	child.Stderr = &log
 	_ = child.Run() // its state says how it ended
-	s.tail = log.String()
-	return child.ProcessState
+	return child.ProcessState, log.String()
 }
 
 // collect moves everything that is published away, as an importer does.

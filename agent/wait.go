@@ -49,8 +49,10 @@ func (a *Agent) Wait(ctx context.Context, asked map[store.Key]uint64, ended bool
 		if len(open) == 0 {
 			return nil
 		}
-		if err := a.held(kindsOf(open), serviceTrouble); err != nil && !ended {
-			return err
+		if !ended {
+			if err := a.allHeld(ctx, open); err != nil {
+				return err
+			}
 		}
 		select {
 		case <-ctx.Done():
@@ -81,44 +83,66 @@ func done(r *store.Receipt, generation uint64, ended bool, now time.Time) bool {
 	return r.Intent == nil
 }
 
-// kinds tells of which kinds something is.
-type kinds map[store.Kind]bool
-
-func kindsOf(open map[store.Key]uint64) kinds {
-	k := kinds{}
-	for key := range open {
-		k[key.Kind] = true
-	}
-	return k
+// need is which service something waits for.
+type need struct {
+	kind   store.Kind
+	source int // of a job: the number of its Fetcher, -1 while that is not known
+	what   service
 }
 
-// held returns an error when work on all of these kinds has been held for at least d.
-func (a *Agent) held(k kinds, d time.Duration) (err error) {
-	for kind := range k {
-		if err = a.closedFor(kind, d); err == nil {
+// service is what a job may need of its Fetcher.
+type service int
+
+const (
+	either   service = iota
+	asking           // its REST API
+	bringing         // its object store, and the folder of its results
+)
+
+// closedFor returns an error when what is needed has been away for at least d.
+func (a *Agent) closedFor(n need, d time.Duration) (err error) {
+	switch {
+	case !a.works(n.kind):
+		return nil
+	case n.kind == store.Report:
+		return a.shut("reporter", a.Reporter.Gates(), a.outlets, d)
+	case n.source >= 0:
+		return a.closedForJob(n, d)
+	}
+	for i := range a.fetching { // any of them may know it
+		n.source = i
+		if err = a.closedForJob(n, d); err == nil {
 			return nil
 		}
 	}
 	return err
 }
 
-// closedFor returns an error when work on a kind has been held for at least d by whoever it depends on or by a folder.
-func (a *Agent) closedFor(kind store.Kind, d time.Duration) error {
-	now := a.Now()
-	for _, g := range a.gates(kind) {
-		// Limited is no trouble: it is the service's way of setting the pace.
-		if !g.Open && g.Kind != rest.Limited && now.Sub(g.Since) >= d {
-			service := "reporter"
-			if kind == store.Job {
-				service = "fetcher"
-			}
-			return fmt.Errorf("%s %w: %s", service, ErrUnreachable, g.Reason)
+func (a *Agent) closedForJob(n need, d time.Duration) error {
+	var gates []rest.GateStatus
+	var into []*outlet
+	if n.what != bringing {
+		gates = a.Fetcher.JobGates(n.source)
+	}
+	if n.what != asking {
+		gates = append(gates, a.Fetcher.StoreGate(n.source))
+		if o := a.fetching[n.source].outlet; o != nil {
+			into = append(into, o)
 		}
 	}
-	for i, o := range a.outlets {
-		if i > 0 && kind == store.Report {
-			break // those are of jobs
+	return a.shut("fetcher", gates, into, d)
+}
+
+// shut returns an error for the first gate, or first of the outlets, that has been shut for at least d.
+func (a *Agent) shut(name string, gates []rest.GateStatus, outlets []*outlet, d time.Duration) error {
+	now := a.Now()
+	for _, g := range gates {
+		// Limited is no trouble: it is the service's way of setting the pace.
+		if !g.Open && g.Kind != rest.Limited && now.Sub(g.Since) >= d {
+			return fmt.Errorf("%s %w: %s", name, ErrUnreachable, g.Reason)
 		}
+	}
+	for _, o := range outlets[:min(1, len(outlets))] {
 		if reason, since := o.trouble.state(); reason != "" && now.Sub(since) >= d {
 			return fmt.Errorf("the folder %s %w: %s", o.folder.Dir(), ErrUnreachable, reason)
 		}
@@ -126,13 +150,55 @@ func (a *Agent) closedFor(kind store.Kind, d time.Duration) error {
 	return nil
 }
 
+// allHeld returns an error when everything that is waited for has been held for long.
+func (a *Agent) allHeld(ctx context.Context, open map[store.Key]uint64) (held error) {
+	for k := range open {
+		n, moving, err := a.needOf(ctx, k)
+		if err != nil || moving {
+			return err
+		}
+		if held = a.closedFor(n, serviceTrouble); held == nil {
+			return nil
+		}
+	}
+	return held
+}
+
+// needOf tells what a receipt waits for; moving, that it is being worked on.
+func (a *Agent) needOf(ctx context.Context, k store.Key) (n need, moving bool, err error) {
+	a.mu.Lock()
+	t := a.active[k]
+	a.mu.Unlock()
+	if t != nil {
+		waits := t.waitsFor.Load()
+		if waits == nil {
+			return n, true, nil
+		}
+		return *waits, false, nil
+	}
+	r, err := a.Ledger.Get(ctx, k)
+	if err != nil {
+		return n, false, err
+	}
+	return a.needBy(r), false, nil
+}
+
+// needBy is what a receipt will need that is not in work.
+func (a *Agent) needBy(r *store.Receipt) need {
+	n := need{kind: r.Kind}
+	if r.Kind == store.Job {
+		n.source = a.sourceOf(r)
+	}
+	return n
+}
+
 // Held says what holds all work that there is now: ErrUnreachable with the reason, nil for nothing.
 func (a *Agent) Held(ctx context.Context) error {
-	k, err := a.busy(ctx, a.Now().Add(store.MaxWait))
-	if err != nil {
+	_, err := a.busy(ctx, a.Now().Add(store.MaxWait), 0)
+	if errors.Is(err, ErrUnreachable) {
 		return err
 	}
-	return a.held(k, 0)
+	return nil
 }
 
 // WaitIdle returns once nothing is in work, nothing is due, and no pending receipt will be due before the deadline. It
@@ -144,11 +210,8 @@ func (a *Agent) WaitIdle(ctx context.Context, deadline time.Time) error {
 	defer tick.Stop()
 	for {
 		changes.take()
-		k, err := a.busy(ctx, deadline)
-		if err != nil || len(k) == 0 {
-			return err
-		}
-		if err := a.held(k, serviceTrouble); err != nil {
+		busy, err := a.busy(ctx, deadline, serviceTrouble)
+		if err != nil || !busy {
 			return err
 		}
 		select {
@@ -160,45 +223,60 @@ func (a *Agent) WaitIdle(ctx context.Context, deadline time.Time) error {
 	}
 }
 
-// busy tells of which kinds something is in work, due, or pending and due before the deadline.
-func (a *Agent) busy(ctx context.Context, deadline time.Time) (kinds, error) {
-	k := a.inWork()
-	for _, kind := range [...]store.Kind{store.Report, store.Job} {
-		if !a.works(kind) || k[kind] {
-			continue
-		}
-		other := func(key store.Key) bool { return key.Kind != kind }
-		look, err := a.Ledger.Due(ctx, a.Now(), store.Mark{}, 1, other)
-		if err != nil {
-			return nil, err
-		}
-		k[kind] = len(look.Due) > 0
-		for r, err := range a.Ledger.All(ctx, store.Query{States: []store.State{store.Pending}, Kind: kind}) {
-			if err != nil {
-				return nil, err
-			}
-			if !r.Due.IsZero() && r.Due.Before(deadline) {
-				k[kind] = true
-			}
-			if k[kind] {
-				break
-			}
+// busy reports whether something is in work, due, or pending and due before the deadline. ErrUnreachable tells that all of
+// it has been held for at least d.
+func (a *Agent) busy(ctx context.Context, deadline time.Time, d time.Duration) (busy bool, held error) {
+	needs, moving, err := a.needs(ctx, deadline)
+	if err != nil || moving {
+		return true, err
+	}
+	for n := range needs {
+		if held = a.closedFor(n, d); held == nil {
+			return true, nil
 		}
 	}
-	maps.Copy(k, a.inWork()) // what was taken into work meanwhile is no longer due
-	maps.DeleteFunc(k, func(_ store.Kind, busy bool) bool { return !busy })
-	return k, nil
+	return len(needs) > 0, held
 }
 
-func (a *Agent) inWork() kinds {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	k := kinds{}
-	for key := range a.active {
-		k[key.Kind] = true
-		if len(k) == 2 {
-			break
+// needs lists what all that there is to do waits for. It ends early where something is moving.
+func (a *Agent) needs(ctx context.Context, deadline time.Time) (needs map[need]bool, moving bool, err error) {
+	needs = map[need]bool{}
+	if a.inWork(needs) {
+		return needs, true, nil
+	}
+	passOver := func(k store.Key) bool { return a.isActive(k) || !a.works(k.Kind) }
+	look, err := a.Ledger.Due(ctx, a.Now(), store.Mark{}, scanPage, passOver)
+	if err != nil {
+		return needs, false, err
+	}
+	for _, due := range look.Due {
+		n, moving, err := a.needOf(ctx, due.Key)
+		if err != nil || moving {
+			return needs, moving, err
+		}
+		needs[n] = true
+	}
+	for r, err := range a.Ledger.All(ctx, store.Query{States: []store.State{store.Pending}}) {
+		if err != nil {
+			return needs, false, err
+		}
+		if a.works(r.Kind) && !r.Due.IsZero() && r.Due.Before(deadline) && !a.isActive(r.Key()) {
+			needs[a.needBy(r)] = true
 		}
 	}
-	return k
+	return needs, a.inWork(needs), nil // what was taken into work meanwhile is no longer due
+}
+
+// inWork adds what those in work wait for, and reports whether one is being worked on.
+func (a *Agent) inWork(needs map[need]bool) (moving bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	for _, t := range a.active {
+		n := t.waitsFor.Load()
+		if n == nil {
+			return true
+		}
+		needs[*n] = true
+	}
+	return false
 }

@@ -96,6 +96,7 @@ func (a *Agent) expectListed(ctx context.Context, seen *jobsFile) error {
 	}
 	now := jobsFile{changed: info.ModTime(), size: info.Size()}
 	if now.changed.Equal(seen.changed) && now.size == seen.size {
+		seen.trouble = "" // told anew when it comes again
 		return nil
 	}
 	data, err := os.ReadFile(a.JobsFile)

@@ -133,6 +133,18 @@ type NamedGate struct {
 	rest.GateStatus
 }
 
+// StoreGate is the state of the gate of source i's object store.
+func (f *Fetcher) StoreGate(i int) rest.GateStatus { return f.stores[i].gate.Status() }
+
+// JobGates are the states of the gates of source i's REST API: jobs are described, and tokens are asked for. There are none
+// where it has no address.
+func (f *Fetcher) JobGates(i int) []rest.GateStatus {
+	if f.clients[i] == nil {
+		return nil
+	}
+	return slices.DeleteFunc(f.clients[i].Gates(), func(g rest.GateStatus) bool { return g.Class == rest.Download })
+}
+
 // Gates returns the state of every gate: those of the object stores, then those of the REST APIs. A service that several
 // sources share is named by the first of them.
 func (f *Fetcher) Gates() []NamedGate {
@@ -146,10 +158,8 @@ func (f *Fetcher) Gates() []NamedGate {
 		if client == nil || slices.Index(f.clients, client) != i {
 			continue
 		}
-		for _, status := range client.Gates() {
-			if status.Class != rest.Download { // jobs are described, and tokens are asked for
-				all = append(all, NamedGate{f.service("fetcher", i, several(f.clients)), status})
-			}
+		for _, status := range f.JobGates(i) {
+			all = append(all, NamedGate{f.service("fetcher", i, several(f.clients)), status})
 		}
 	}
 	return all

@@ -43,7 +43,7 @@ func TestAdmissionRecordsTheEventAndMakesItsReceiptDue(t *testing.T) {
 func TestAdmissionOfANewEventByStateOfTheReceipt(t *testing.T) {
 	t.Parallel()
 	for state, want := range map[State]State{
-		Expected: Pending, Parked: Pending, Pending: Pending, Delivered: Delivered, Partial: Partial, Failed: Failed,
+		Expected: Pending, Parked: Pending, Pending: Pending, Delivered: Delivered, Encrypted: Encrypted, Partial: Partial, Failed: Failed,
 	} {
 		t.Run(string(state), func(t *testing.T) {
 			t.Parallel()

@@ -25,6 +25,8 @@ func TestPruneTakesWhatIsSettledAndOld(t *testing.T) {
 		gone    bool
 	}{
 		"delivered":             {Receipt{State: Delivered}, 2 * time.Hour, true},
+		"encrypted":             {Receipt{State: Encrypted}, 2 * time.Hour, true},
+		"encrypted and young":   {Receipt{State: Encrypted}, time.Minute, false},
 		"failed":                {Receipt{State: Failed}, 2 * time.Hour, true},
 		"partial":               {Receipt{State: Partial}, 2 * time.Hour, true},
 		"young":                 {Receipt{State: Delivered}, time.Minute, false},

@@ -6,6 +6,8 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 )
@@ -25,7 +27,8 @@ type Quarantined struct {
 	Receipt    Key               `json:"receipt,omitzero"`
 	Headers    map[string]string `json:"headers,omitempty"`
 	Data       []byte            `json:"data,omitempty"`
-	Dropped    string            `json:"dropped,omitempty"` // why it was dropped
+	Unproven   bool              `json:"unproven,omitempty"` // nothing shows that it is authentic
+	Dropped    string            `json:"dropped,omitempty"`  // why it was dropped
 	DroppedAt  time.Time         `json:"dropped_at,omitzero"`
 	ReleasedAt time.Time         `json:"released_at,omitzero"`
 
@@ -130,6 +133,7 @@ func (in *intake) release(id uint64, a *Admission) (Outcome, error) {
 		return 0, err
 	}
 	in.admit(a, key, w)
+	w.Contested = false // a person has decided
 	return Admitted, nil
 }
 
@@ -216,10 +220,17 @@ func (t *txn) putEntry(q *Quarantined) error {
 	return nil
 }
 
-// digest tells one message from another, however often it is delivered and by whatever transport.
+// digest tells one message from another, however often it is delivered and by whatever transport. A forgery may have the
+// body of the genuine message: it must not absorb that.
 func (q *Quarantined) digest() []byte {
+	parts := []string{q.Feed, q.EventID, q.EventName, string(q.Receipt.Kind), q.Receipt.ID}
+	if q.Unproven {
+		for _, name := range slices.Sorted(maps.Keys(q.Headers)) {
+			parts = append(parts, name, q.Headers[name])
+		}
+	}
 	h := sha256.New()
-	for _, part := range [...]string{q.Feed, q.EventID, q.EventName, string(q.Receipt.Kind), q.Receipt.ID} {
+	for _, part := range parts {
 		var size [8]byte
 		binary.BigEndian.PutUint64(size[:], uint64(len(part)))
 		h.Write(size[:])

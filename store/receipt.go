@@ -64,7 +64,7 @@ type Receipt struct {
 	Tenant      string    `json:"tenant,omitempty"`
 	Source      string    `json:"source,omitempty"`    // ce-source of the newest event
 	Authority   string    `json:"authority,omitempty"` // of a job: whose word it was settled by
-	Contested   bool      `json:"contested,omitempty"` // of a job: its events contradict each other
+	Contested   bool      `json:"contested,omitempty"` // of a job: its events contradict each other, and no release has decided
 	Admitted    time.Time `json:"admitted,omitzero"`   // the newest admission of an event
 
 	// Announced is what the newest event of each name said, where the event carries what its receipt is settled from.
