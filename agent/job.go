@@ -195,8 +195,8 @@ func ofJob(j *fetcher.Job, said told) *description {
 	return d
 }
 
-// weighAgain has jobs weighed again that wait for their turn to be asked about. An event that has just come may settle them,
-// and the Fetcher that they wait for may be away.
+// weighAgain has jobs weighed again that wait for their turn to be asked about: an event that has just come may settle them,
+// or another Fetcher may know them while the one that they wait for is away.
 func (a *Agent) weighAgain(keys []store.Key) {
 	for _, k := range keys {
 		a.mu.Lock()
@@ -234,7 +234,9 @@ func (a *Agent) askFetcher(ctx context.Context, t *transfer, i int) {
 	}
 	a.counts.descriptions.Add(1)
 	job, err := a.Fetcher.Job(ctx, i, t.key.ID)
-	a.fetching[i].away.Store(err != nil && ofService(err))
+	if away := err != nil && ofService(err); a.fetching[i].away.Swap(away) != away && away {
+		a.weighAgain(a.fetching[i].asked.keys(func(t *transfer) bool { return len(t.asks) > 0 })) // others are asked first
+	}
 	switch {
 	case err != nil && len(t.asks) > 0 && ctx.Err() == nil:
 		if !fetcher.Unknown(err) && t.unsure == nil {

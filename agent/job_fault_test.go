@@ -318,7 +318,7 @@ func TestAStoreInTroubleDelaysNoJobOfAnother(t *testing.T) {
 		"down":      {func(f *sandbox.Fetcher, _ *front) { f.Objects.Down(true) }, 20},
 		"no access": {func(f *sandbox.Fetcher, _ *front) { f.Objects.DenyAll(true) }, 20},
 		"no access, with more jobs than are weighed at a time": {
-			func(f *sandbox.Fetcher, _ *front) { f.Objects.DenyAll(true) }, describeBacklog + 2*scanPage},
+			func(f *sandbox.Fetcher, _ *front) { f.Objects.DenyAll(true) }, describeBacklog + scanPage},
 		"silent":     {func(_ *sandbox.Fetcher, fr *front) { fr.meets(silence) }, 20},
 		"slow bytes": {func(_ *sandbox.Fetcher, fr *front) { fr.meets(slowly(make([]byte, 4004))) }, 20},
 	} {

@@ -115,9 +115,11 @@ func TestManifestsOfJobs(t *testing.T) {
 			file := job.ID + test.ext + ".receipt.json"
 			want := manifest{
 				Kind: store.Job, ID: job.ID, State: test.state, Completed: r.CompletedAt, Tenant: "single-tenant", Reason: r.Reason, Metadata: r.Metadata,
+				Source: r.Source, Authority: r.Authority,
 			}
 			if f := r.Newest(); f != nil {
 				want.File, want.Size, want.SHA256, want.Revision, want.Proof = f.Name, f.Size, f.SHA256, 1, f.Proof
+				want.Rows, want.HMAC = f.Rows, f.HMAC
 				h.holds(job.ID+test.ext, file)
 				mode(t, filepath.Join(h.dir, f.Name), test.mode)
 			} else {
@@ -167,7 +169,8 @@ func TestAManifestFollowsItsJob(t *testing.T) {
 		f := r.Newest()
 		h.saysManifest(file, manifest{
 			Kind: store.Job, ID: job.ID, State: store.Delivered, Completed: r.CompletedAt, Tenant: "single-tenant", Metadata: r.Metadata,
-			File: f.Name, Size: f.Size, SHA256: f.SHA256, Revision: 1, Proof: f.Proof,
+			File: f.Name, Size: f.Size, SHA256: f.SHA256, Revision: 1, Proof: f.Proof, Rows: f.Rows, HMAC: f.HMAC,
+			Source: r.Source, Authority: r.Authority,
 		})
 	}
 }

@@ -4,9 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"path"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -197,7 +199,11 @@ func readSettlements() map[string][]*settlement {
 // TestByWhoseWordAJobIsSettled goes through settlements, with one house for each thing that Fetcher may say.
 func TestByWhoseWordAJobIsSettled(t *testing.T) {
 	t.Parallel()
-	for answer, cells := range readSettlements() {
+	all := readSettlements()
+	if n := len(slices.Concat(slices.Collect(maps.Values(all))...)); n != 6*8*2 {
+		t.Fatalf("%d settlements", n)
+	}
+	for answer, cells := range all {
 		t.Run(answer, func(t *testing.T) {
 			t.Parallel()
 			o, asks := newOracle(t), atomic.Bool{}

@@ -22,6 +22,10 @@ type manifest struct {
 	Completed     string               `json:"completed,omitempty"`
 	Template      string               `json:"template,omitempty"`
 	Tenant        string               `json:"tenant,omitempty"`
+	Source        string               `json:"source,omitempty"`
+	Authority     string               `json:"authority,omitempty"` // of a job: whose word it was settled by
+	Rows          int64                `json:"rows,omitempty"`      // of a job's result
+	HMAC          string               `json:"hmac,omitempty"`      // of a job's result
 	Undescribed   bool                 `json:"undescribed,omitempty"`
 	FailedSources []store.FailedSource `json:"failed_sources,omitempty"`
 	SourcesKnown  bool                 `json:"sources_known,omitempty"`
@@ -68,11 +72,11 @@ func fileOf(r *store.Receipt) store.File {
 func (a *Agent) writeManifests(r *store.Receipt, names []string) error {
 	m := manifest{
 		Kind: r.Kind, ID: r.ID, State: r.State, Completed: r.CompletedAt, Template: r.TemplateID, Tenant: r.Tenant,
-		Undescribed: r.Undescribed, FailedSources: r.FailedSources, SourcesKnown: r.SourcesKnown, Reason: r.Reason,
+		Source: r.Source, Authority: r.Authority, Undescribed: r.Undescribed, FailedSources: r.FailedSources, SourcesKnown: r.SourcesKnown, Reason: r.Reason,
 		Metadata: r.Metadata, Written: a.Now().UTC(),
 	}
 	if f := r.Newest(); f != nil {
-		m.File, m.Size, m.SHA256, m.Revision, m.Proof = f.Name, f.Size, f.SHA256, f.Revision, f.Proof
+		m.File, m.Size, m.SHA256, m.Revision, m.Proof, m.Rows, m.HMAC = f.Name, f.Size, f.SHA256, f.Revision, f.Proof, f.Rows, f.HMAC
 	}
 	var data bytes.Buffer
 	encoder := json.NewEncoder(&data)

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -76,6 +77,19 @@ func (q *queue) pop() *transfer {
 		}
 	}
 	return nil
+}
+
+// keys lists what is in the queue and meets a condition.
+func (q *queue) keys(met func(*transfer) bool) []store.Key {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	var list []store.Key
+	for _, t := range slices.Concat(q.urgent, q.normal) {
+		if met(t) {
+			list = append(list, t.key)
+		}
+	}
+	return list
 }
 
 // weight is about how much memory the queue holds, in bytes.

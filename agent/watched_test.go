@@ -287,9 +287,9 @@ func (h *house) commits() uint64 {
 // TestALargeFileOfJobs has more ids than anybody waits for at once: what they cost is paid once.
 func TestALargeFileOfJobs(t *testing.T) {
 	t.Parallel()
-	n := 20_000
+	n := 10_000
 	if testing.Short() {
-		n = 5_000
+		n = 2_000
 	}
 	h := newHouse(t, jobs())
 	h.JobsFile = filepath.Join(t.TempDir(), "jobs.txt")

@@ -167,9 +167,11 @@ func (a *app) showReceipt(res console.ShowResult) {
 	field("template", r.TemplateID)
 	field("tenant", r.Tenant)
 	field("source", r.Source)
-	field("settled by", r.Authority)
+	if r.State != store.Expected && r.State != store.Pending {
+		field("settled by", r.Authority)
+	}
 	if r.Contested {
-		field("contested", "its events contradict each other; fetcher is to be asked")
+		field("contested", "its events contradict each other; fetcher decides")
 	}
 	if r.Attempts > 0 {
 		field("attempts", humanize.Comma(int64(r.Attempts)))

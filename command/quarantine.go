@@ -2,6 +2,8 @@ package command
 
 import (
 	"encoding/json"
+	"maps"
+	"slices"
 	"strconv"
 	"time"
 
@@ -77,11 +79,23 @@ func (a *app) quarantineShow(c *cli.Context) error {
 	if q.Dropped != "" {
 		a.print("dropped     %s: %s", q.DroppedAt.UTC().Format(time.RFC3339), oneLine(q.Dropped))
 	}
-	for name, value := range q.Headers {
-		a.print("ce-%s: %s", oneLine(name), oneLine(value))
+	for _, name := range slices.Sorted(maps.Keys(q.Headers)) {
+		a.print("%s: %s", oneLine(headerName(q.Feed, name)), oneLine(q.Headers[name]))
 	}
 	a.print("%s", strconv.QuoteToGraphic(string(q.Data)))
 	return nil
+}
+
+// headerName is what a header is called upstream. The attributes of CloudEvents are kept without their prefix; Fetcher has
+// others beside them, and the route is part of what it signs.
+func headerName(feed, name string) string {
+	if feed == store.Jobs {
+		switch name {
+		case "t", "signature-version", "x-tenant-id", "x-message-signature", "traceparent", "exchange", "routing-key":
+			return name
+		}
+	}
+	return "ce-" + name
 }
 
 func (a *app) quarantineRelease(c *cli.Context) error {
@@ -89,7 +103,11 @@ func (a *app) quarantineRelease(c *cli.Context) error {
 	if err := a.entry(c, console.CallRelease, console.EntryRequest{Report: c.String("report")}, &res); err != nil {
 		return err
 	}
-	a.tell("released; %s is due", res.Key)
+	if res.Admitted {
+		a.tell("released; %s is due", res.Key)
+	} else {
+		a.tell("released; the same event of %s was admitted before, so nothing is due", res.Key)
+	}
 	return nil
 }
 

@@ -65,8 +65,12 @@ func (a *app) runAgent(ctx context.Context, c *config.Config, w wish, idle time.
 	if err != nil {
 		return err
 	}
+	asked := "none"
+	if c.Reporter.Enabled {
+		asked = c.Reporter.URL
+	}
 	w.log.Info("recibo runs", "version", version(), "config", w.config, "ledger", c.Store.Path, "downloads", c.Downloads.Dir,
-		"subscriptions", len(o.agent.Subscriptions)+len(o.agent.JobSubscriptions), "reporter", c.Reporter.URL, "fetcher", c.Fetcher.On())
+		"subscriptions", len(o.agent.Subscriptions)+len(o.agent.JobSubscriptions), "reporter", asked, "fetcher", c.Fetcher.On())
 	running, stop := context.WithCancel(ctx)
 	defer stop()
 	if idle > 0 {
@@ -109,7 +113,7 @@ const settling = 20 * time.Second
 func stopWhenIdle(ctx context.Context, o *owner, idle time.Duration, stop context.CancelFunc) {
 	begun := time.Now()
 	settled := false // nothing to do means little before events can come and Reporter has been asked
-	last, since := agent.Status{}, begun
+	last, since := intake{}, begun
 	tick := time.NewTicker(min(idle, 100*time.Millisecond))
 	defer tick.Stop()
 	for {
@@ -123,8 +127,9 @@ func stopWhenIdle(ctx context.Context, o *owner, idle time.Duration, stop contex
 			continue
 		}
 		settled = settled || o.settled(now, begun) || time.Since(begun) > settling
-		if busy := !settled || o.busy(ctx, now, idle); busy || now.Admitted != last.Admitted || now.Repeated != last.Repeated {
-			last, since = now, time.Now()
+		came, waiting := o.intake(now)
+		if busy := !settled || waiting || o.busy(ctx, now, idle); busy || came != last {
+			last, since = came, time.Now()
 			continue
 		}
 		if time.Since(since) >= idle {
@@ -132,6 +137,20 @@ func stopWhenIdle(ctx context.Context, o *owner, idle time.Duration, stop contex
 			return
 		}
 	}
+}
+
+// intake is how many messages came, and of them how many events were new or repeated.
+type intake struct{ received, admitted, repeated uint64 }
+
+// intake also tells whether a subscription had more messages waiting when it was bound than have come.
+func (o *owner) intake(now agent.Status) (came intake, waiting bool) {
+	came.admitted, came.repeated = now.Admitted, now.Repeated
+	for _, s := range slices.Concat(o.agent.Subscriptions, o.agent.JobSubscriptions) {
+		h := s.Health()
+		came.received += h.Received
+		waiting = waiting || h.Healthy && h.Backlog > h.Received
+	}
+	return came, waiting
 }
 
 // settled tells whether the subscriptions are bound and, where there are sweeps, one has been completed since begun.

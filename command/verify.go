@@ -43,11 +43,7 @@ func (a *app) verify(c *cli.Context) error {
 		a.print("%d sound, %d damaged, %d collected, %d downloaded again, %d taken over; %s read",
 			res.Sound, res.Damaged, res.Collected, res.Repaired, res.Adopted, humanize.IBytes(uint64(res.Bytes)))
 	}
-	wanted := 0
-	if req.Missing {
-		wanted = res.Collected
-	}
-	if res.Damaged+wanted > res.Repaired {
+	if res.Left > 0 {
 		return silent(exitFailed)
 	}
 	return nil

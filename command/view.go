@@ -133,9 +133,13 @@ var receiptHeader = []any{"id", "state", "found by", "size", "file", "changed", 
 
 // because says in one line why a receipt is as it is.
 func because(r *store.Receipt) string {
+	if r.Stale && r.Reason == "" && r.Status != "" {
+		return oneLine("upstream still says " + r.Status)
+	}
 	if r.State != store.Partial {
 		// The id stands beside it, and so does the address for whoever asks show.
-		reason, _, _ := strings.Cut(strings.ReplaceAll(r.Reason, " report "+r.ID, ""), " at http")
+		short := strings.NewReplacer(" report "+r.ID, "", " of job "+r.ID, "", " job "+r.ID, "").Replace(r.Reason)
+		reason, _, _ := strings.Cut(short, " at http")
 		return oneLine(reason)
 	}
 	var names []string

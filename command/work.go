@@ -222,6 +222,10 @@ func notHome(r *store.Receipt) []string {
 		return []string{fmt.Sprintf("%s %s is not home%s and stays due: %s", r.Kind, r.ID, tried, because(r))}
 	case store.Failed, store.Parked:
 		return []string{fmt.Sprintf("%s %s is %s: %s", r.Kind, r.ID, r.State, because(r))}
+	case store.Delivered, store.Encrypted:
+		if r.Attempts > 0 {
+			return []string{fmt.Sprintf("%s %s is home, and was not brought home anew: %s", r.Kind, r.ID, because(r))}
+		}
 	}
 	return nil
 }

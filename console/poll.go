@@ -88,7 +88,7 @@ func (b *Backend) drain(ctx context.Context) error {
 			if errors.As(err, &foreign) {
 				return &Error{Foreign, err.Error(), "if the other agent is gone for good, insist with: recibo poll --events --take-over"}
 			}
-			return &Error{Unreachable, "the subscription can't be drained: " + err.Error(), "its events stay with the hub; " + checkHint}
+			return &Error{Unreachable, "the subscription can't be drained: " + err.Error(), "its events stay where they are; " + checkHint}
 		}
 	}
 	return nil

@@ -93,6 +93,7 @@ type VerifyResult struct {
 	Collected int   `json:"collected"`
 	Repaired  int   `json:"repaired"`
 	Adopted   int   `json:"adopted"`
+	Left      int   `json:"left"` // damaged, or wanted back, and still not sound
 	Bytes     int64 `json:"bytes"`
 }
 

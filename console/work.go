@@ -67,8 +67,38 @@ func (b *Backend) canBeHad(ctx context.Context, keys []store.Key) error {
 	return nil
 }
 
+// canEnd says which jobs this process would wait for in vain: those that have not ended where neither an event can come nor
+// anybody be asked.
+func (b *Backend) canEnd(ctx context.Context, keys []store.Key) error {
+	if err := b.ready(); err != nil || b.Agent.AsksAboutJobs() || len(b.Agent.JobSubscriptions) > 0 {
+		return err
+	}
+	for _, k := range keys {
+		if k.Kind != store.Job {
+			continue
+		}
+		r, err := b.Ledger.Get(ctx, k)
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return err
+		}
+		if err != nil || r.State == store.Pending || r.State == store.Expected {
+			return &Error{Usage, "no agent runs that gets the event of " + k.String() + ", and there is no fetcher.url to ask",
+				"recibo run receives events; without --wait the job is only expected"}
+		}
+	}
+	return nil
+}
+
 // works says why these would not be brought home here.
 func (b *Backend) works(keys []store.Key) error {
+	if err := b.served(keys); err != nil {
+		return err
+	}
+	return b.ready()
+}
+
+// served says for which of these there is nobody to ask.
+func (b *Backend) served(keys []store.Key) error {
 	for _, k := range keys {
 		switch {
 		case k.Kind == store.Report && b.Agent.Reporter == nil:
@@ -77,7 +107,7 @@ func (b *Backend) works(keys []store.Key) error {
 			return &Error{Usage, "there is no section fetcher: jobs can't be brought home", "fetcher.amqp or fetcher.url turns it on"}
 		}
 	}
-	return b.ready()
+	return nil
 }
 
 // ready says why nothing at all would be brought home here.
@@ -93,6 +123,12 @@ func (b *Backend) ready() error {
 
 func (b *Backend) watch(ctx context.Context, req IDs, out Stream) (any, error) {
 	keys, err := b.knownOrNew(ctx, req.IDs, req.Job)
+	if err == nil {
+		err = b.served(keys) // or they would be expected for ever
+	}
+	if err == nil && req.Wait {
+		err = b.canEnd(ctx, keys)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -103,9 +139,6 @@ func (b *Backend) watch(ctx context.Context, req IDs, out Stream) (any, error) {
 	var o Outcome
 	each := tally(out, &o)
 	if req.Wait {
-		if err := b.works(keys); err != nil {
-			return nil, err
-		}
 		err := b.withProgress(ctx, out, func() error { return b.Agent.Wait(ctx, asked, true, each) })
 		return o, err
 	}
@@ -157,7 +190,7 @@ func (b *Backend) verify(ctx context.Context, req VerifyRequest, out Stream) (an
 		return nil, Errorf(Busy, "the download folder is not open")
 	}
 	var res VerifyResult
-	again := map[store.Key]bool{}
+	var again []store.Key
 	var read int64
 	told := time.Now()
 	progress := func(n int64) {
@@ -168,16 +201,12 @@ func (b *Backend) verify(ctx context.Context, req VerifyRequest, out Stream) (an
 		}
 	}
 	err := b.Agent.Verify(ctx, func(v agent.Verification) error {
-		key := store.Key{Kind: v.Kind, ID: v.ID}
-		switch v.Verdict {
-		case "sound":
-			res.Sound++
-		case "damaged":
-			res.Damaged++
-			again[key] = again[key] || req.Repair
-		default:
-			res.Collected++
-			again[key] = again[key] || req.Missing
+		wanted, err := b.judge(ctx, req, v, &res)
+		if err != nil {
+			return err
+		}
+		if wanted {
+			again = append(again, store.Key{Kind: v.Kind, ID: v.ID})
 		}
 		return out.Item(v)
 	}, progress)
@@ -190,17 +219,41 @@ func (b *Backend) verify(ctx context.Context, req VerifyRequest, out Stream) (an
 		}
 	}
 	res.Repaired, err = b.fetchAgain(ctx, again, out)
+	res.Left -= res.Repaired
 	return res, err
 }
 
-// fetchAgain downloads damaged or missing files again and counts those that are sound afterwards.
-func (b *Backend) fetchAgain(ctx context.Context, again map[store.Key]bool, out Stream) (int, error) {
-	var keys []store.Key
-	for k, wanted := range again {
-		if wanted {
-			keys = append(keys, k)
-		}
+// judge counts a verdict and tells whether the file is to be downloaded again. Only the newest of its receipt can be:
+// upstream keeps no others.
+func (b *Backend) judge(ctx context.Context, req VerifyRequest, v agent.Verification, res *VerifyResult) (again bool, err error) {
+	switch v.Verdict {
+	case "sound":
+		res.Sound++
+	case "damaged":
+		res.Damaged++
+		res.Left++
+		again = req.Repair
+	default:
+		res.Collected++
+		again = req.Missing
 	}
+	if !again {
+		return false, nil
+	}
+	r, err := b.Ledger.Get(ctx, store.Key{Kind: v.Kind, ID: v.ID})
+	if err != nil {
+		return false, err
+	}
+	newest := r.Newest()
+	again = newest != nil && newest.Revision == v.Revision
+	if again && v.Verdict != "damaged" {
+		res.Left++
+	}
+	return again, nil
+}
+
+// fetchAgain downloads damaged or missing files again and counts those that are sound afterwards.
+func (b *Backend) fetchAgain(ctx context.Context, keys []store.Key, out Stream) (int, error) {
 	if len(keys) == 0 {
 		return 0, nil
 	}

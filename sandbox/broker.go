@@ -15,6 +15,8 @@ import (
 	"sync"
 	"syscall"
 	"time"
+
+	amqp "github.com/rabbitmq/amqp091-go"
 )
 
 // ErrNoRabbitMQ is returned where RabbitMQ is not installed.
@@ -196,7 +198,7 @@ func freePorts(count int) ([]int, error) {
 	return ports, nil
 }
 
-// start returns once the broker takes connections.
+// start returns once the broker answers: a busy one takes connections before it can.
 func (b *Broker) start(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -211,7 +213,7 @@ func (b *Broker) start(ctx context.Context) error {
 		return err
 	}
 	for {
-		conn, err := net.Dial("tcp", b.address())
+		conn, err := amqp.Dial(b.URL())
 		if err == nil {
 			_ = conn.Close()
 			b.process = p
