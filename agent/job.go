@@ -9,6 +9,7 @@ import (
 	"recibo/fetcher"
 	"recibo/reporter"
 	"recibo/rest"
+	"recibo/setting"
 	"recibo/store"
 )
 
@@ -301,7 +302,7 @@ func (a *Agent) awaitEvent(t *transfer, r *store.Receipt) {
 		r.Due = overdue
 	default:
 		r.Stale = true
-		r.Note(now, "stale: no event for longer than "+a.Config.StaleAfter.String())
+		r.Note(now, "stale: no event for longer than "+setting.FormatDuration(a.Config.StaleAfter))
 		a.log(t).Warn("job is stale: its event has not come", "job", r.ID, "since", r.Created.UTC().Format(time.RFC3339))
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	"recibo/fetcher"
 	"recibo/reporter"
+	"recibo/setting"
 	"recibo/store"
 )
 
@@ -128,7 +129,7 @@ func (a *Agent) expectEnd(t *transfer, r *store.Receipt) {
 	}
 	if !r.Stale && now.Sub(begun) > a.Config.StaleAfter {
 		r.Stale = true
-		r.Note(now, "stale: in progress for longer than "+a.Config.StaleAfter.String())
+		r.Note(now, "stale: in progress for longer than "+setting.FormatDuration(a.Config.StaleAfter))
 		a.log(t).Warn(string(r.Kind)+" is stale", string(r.Kind), r.ID, "status", r.Status, "since", begun.UTC().Format(time.RFC3339))
 	}
 }

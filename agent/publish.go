@@ -191,6 +191,9 @@ func (a *Agent) intent(t *transfer, rec *received, p *downloads.Prepared, revisi
 		Generation: t.generation,
 		At:         a.Now(),
 	}
+	if t.outlet != a.outlets[0] {
+		i.File.Dir = t.outlet.folder.Dir()
+	}
 	if p.Replaces {
 		i.Previous = &store.Previous{Size: p.Previous.Size, SHA256: p.Previous.SHA256}
 	}

@@ -119,18 +119,16 @@ func (a *Agent) closedFor(n need, d time.Duration) (err error) {
 }
 
 func (a *Agent) closedForJob(n need, d time.Duration) error {
-	var gates []rest.GateStatus
-	var into []*outlet
 	if n.what != bringing {
-		gates = a.Fetcher.JobGates(n.source)
-	}
-	if n.what != asking {
-		gates = append(gates, a.Fetcher.StoreGate(n.source))
-		if o := a.fetching[n.source].outlet; o != nil {
-			into = append(into, o)
+		if err := a.shut("fetcher", a.Fetcher.JobGates(n.source), nil, d); err != nil || n.what == asking {
+			return err
 		}
 	}
-	return a.shut("fetcher", gates, into, d)
+	var into []*outlet
+	if o := a.fetching[n.source].outlet; o != nil {
+		into = append(into, o)
+	}
+	return a.shut("fetcher's object store", []rest.GateStatus{a.Fetcher.StoreGate(n.source)}, into, d)
 }
 
 // shut returns an error for the first gate, or first of the outlets, that has been shut for at least d.

@@ -191,6 +191,7 @@ func (a *app) showReceipt(res console.ShowResult) {
 			what += " (replaced)"
 		}
 		field("file", what)
+		field("  in", f.Dir)
 		field("  size", humanize.Comma(f.Size)+" bytes")
 		field("  sha256", f.SHA256)
 		field("  whole by", f.Proof)

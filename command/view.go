@@ -24,7 +24,8 @@ type receiptJSON struct {
 	Kind          store.Kind      `json:"kind"`
 	ID            string          `json:"id"`
 	State         store.State     `json:"state"`
-	File          string          `json:"file"` // relative to downloads.dir
+	File          string          `json:"file"`          // relative to dir
+	Dir           string          `json:"dir,omitempty"` // empty: downloads.dir
 	Size          int64           `json:"size"`
 	SHA256        string          `json:"sha256"`
 	Revision      int             `json:"revision"`
@@ -61,7 +62,7 @@ func viewOf(r *store.Receipt) receiptJSON {
 		Stale: r.Stale, Undescribed: r.Undescribed, Template: r.TemplateID, Tenant: r.Tenant, Source: r.Source, Authority: r.Authority, Metadata: r.Metadata, Created: r.Created, Updated: r.Updated,
 	}
 	if f := r.Newest(); f != nil {
-		v.File, v.Size, v.SHA256, v.Revision, v.Rows, v.HMAC = f.Name, f.Size, f.SHA256, f.Revision, f.Rows, f.HMAC
+		v.File, v.Dir, v.Size, v.SHA256, v.Revision, v.Rows, v.HMAC = f.Name, f.Dir, f.Size, f.SHA256, f.Revision, f.Rows, f.HMAC
 	}
 	for _, s := range r.FailedSources {
 		v.FailedSources = append(v.FailedSources, failedSource(s))

@@ -91,7 +91,8 @@ const (
 // File is one published revision.
 type File struct {
 	Revision   int       `json:"revision"`
-	Name       string    `json:"name"` // relative to downloads.dir, with forward slashes
+	Dir        string    `json:"dir,omitempty"` // absolute; empty: downloads.dir
+	Name       string    `json:"name"`          // relative to the folder, with forward slashes
 	Size       int64     `json:"size"`
 	SHA256     string    `json:"sha256"`         // lower-case hex
 	Proof      string    `json:"proof"`          // what showed that the body was whole
