@@ -5,6 +5,7 @@ import (
 
 	"recibo/fetcher"
 	"recibo/reporter"
+	"recibo/rest"
 	"recibo/store"
 )
 
@@ -51,6 +52,50 @@ func ofReport(r *reporter.Report) *description {
 	case reporter.Failed:
 		d.end, d.failure = failed, r.Failure()
 	case reporter.Processing, reporter.PendingExtraction:
+	default:
+		d.unknown = true
+	}
+	return d
+}
+
+// ofEvent reads a signed event.
+func ofEvent(said *fetcher.Announced) *description {
+	d := &description{
+		status: said.Status, completedAt: said.CompletedAt, metadata: said.Metadata, result: said.Result, authority: bySignedEvent,
+	}
+	if said.Status == fetcher.Completed {
+		d.end = finished
+	} else {
+		d.end, d.failure = failed, jobFailure(said.Error)
+	}
+	return d
+}
+
+func jobFailure(message string) reporter.Failure {
+	if message == "" {
+		message = "fetcher gave no reason"
+	}
+	return reporter.Failure{Reason: rest.Harmless(message, maxJobReason)}
+}
+
+// maxJobReason bounds the text of a failed job, in bytes.
+const maxJobReason = 2048
+
+// ofJob reads Fetcher's answer. Where an event speaks of the same result, it knows more of it: size and rows.
+func ofJob(j *fetcher.Job, said told) *description {
+	d := &description{
+		status: j.Status, completedAt: j.CompletedAt, createdAt: j.CreatedAt, metadata: j.Metadata, authority: byFetcher,
+	}
+	switch j.Status {
+	case fetcher.Completed:
+		result := j.Result()
+		d.end, d.result = finished, &result
+		if c := said.completed; c != nil && (result.HMAC == "" || result.HMAC == c.Result.HMAC) {
+			d.result = c.Result
+		}
+	case fetcher.Failed:
+		d.end, d.failure = failed, jobFailure(j.Error)
+	case fetcher.Pending, fetcher.Processing:
 	default:
 		d.unknown = true
 	}

@@ -7,8 +7,6 @@ import (
 	"time"
 
 	"recibo/fetcher"
-	"recibo/reporter"
-	"recibo/rest"
 	"recibo/setting"
 	"recibo/store"
 )
@@ -51,8 +49,7 @@ func (t told) one() *fetcher.Announced {
 
 // weigh decides by whose word a job is settled. Its signed event is enough. Fetcher itself is asked when events contradict
 // each other, now and whenever the job comes up again, when none has come, and when a person wants to know about a failed
-// one. Where there is nobody to ask, a
-// result whose own HMAC shows that it is whole goes before the word that there is none.
+// one. Where there is nobody to ask, a result whose own HMAC shows that it is whole goes before the word that there is none.
 func (a *Agent) weigh(ctx context.Context, t *transfer) {
 	r, ok := a.start(ctx, t)
 	if !ok {
@@ -81,42 +78,16 @@ func (a *Agent) weigh(ctx context.Context, t *transfer) {
 	}
 }
 
-// asks lists the Fetchers that may know a job: its own, or all while that is not known. Those that were in trouble when they
-// were asked last come last: the one that knows the job may be well.
-func (a *Agent) asks(source int) []int {
-	var well, away []int
-	for i := range a.fetching {
-		switch {
-		case i != source && source >= 0, !a.Fetcher.Asks(i):
-		case a.fetching[i].away.Load():
-			away = append(away, i)
-		default:
-			well = append(well, i)
-		}
-	}
-	return append(well, away...)
-}
-
-// AsksAboutJobs reports whether there is anybody to ask about a job that no event told of.
-func (a *Agent) AsksAboutJobs() bool { return len(a.asks(-1)) > 0 }
-
-func (a *Agent) askNext(ctx context.Context, t *transfer) {
-	i := t.asks[0]
-	t.asks = t.asks[1:]
-	q := a.fetching[i].asked
-	if q.weight() >= readyBacklog && !t.urgent {
-		a.giveBack(ctx, t)
+// followEvent settles a job by its signed event.
+func (a *Agent) followEvent(ctx context.Context, t *transfer, r *store.Receipt, said *fetcher.Announced) {
+	if t.source < 0 {
+		// Its source was among fetcher.sources when the event was admitted.
+		a.failed(ctx, t, &fetcher.ResultError{Kind: fetcher.NoKey, JobID: r.ID,
+			Err: fmt.Errorf("source %q, tenant %q is no longer among fetcher.sources", r.Source, r.Tenant)})
 		return
 	}
-	a.mu.Lock()
-	t.waits = true
-	a.mu.Unlock()
-	if r, err := a.Ledger.Get(ctx, t.key); err == nil && r.Generation > t.generation {
-		a.weighAgain([]store.Key{t.key}) // an event came before it was known to wait
-		return
-	}
-	q.push(t)
-	a.Wake() // there may be room for more to be weighed
+	t.described = ofEvent(said)
+	a.follow(ctx, t, r)
 }
 
 // queueResult has the result of a described job brought home.
@@ -139,137 +110,6 @@ func (a *Agent) giveBack(ctx context.Context, t *transfer) {
 }
 
 var errCrowded = errors.New("too many jobs wait for the service that this one is to be had from")
-
-// followEvent settles a job by its signed event.
-func (a *Agent) followEvent(ctx context.Context, t *transfer, r *store.Receipt, said *fetcher.Announced) {
-	if t.source < 0 {
-		// Its source was among fetcher.sources when the event was admitted.
-		a.failed(ctx, t, &fetcher.ResultError{Kind: fetcher.NoKey, JobID: r.ID,
-			Err: fmt.Errorf("source %q, tenant %q is no longer among fetcher.sources", r.Source, r.Tenant)})
-		return
-	}
-	t.described = ofEvent(said)
-	a.follow(ctx, t, r)
-}
-
-// ofEvent reads a signed event.
-func ofEvent(said *fetcher.Announced) *description {
-	d := &description{
-		status: said.Status, completedAt: said.CompletedAt, metadata: said.Metadata, result: said.Result, authority: bySignedEvent,
-	}
-	if said.Status == fetcher.Completed {
-		d.end = finished
-	} else {
-		d.end, d.failure = failed, jobFailure(said.Error)
-	}
-	return d
-}
-
-func jobFailure(message string) reporter.Failure {
-	if message == "" {
-		message = "fetcher gave no reason"
-	}
-	return reporter.Failure{Reason: rest.Harmless(message, maxJobReason)}
-}
-
-// maxJobReason bounds the text of a failed job, in bytes.
-const maxJobReason = 2048
-
-// ofJob reads Fetcher's answer. Where an event speaks of the same result, it knows more of it: size and rows.
-func ofJob(j *fetcher.Job, said told) *description {
-	d := &description{
-		status: j.Status, completedAt: j.CompletedAt, createdAt: j.CreatedAt, metadata: j.Metadata, authority: byFetcher,
-	}
-	switch j.Status {
-	case fetcher.Completed:
-		result := j.Result()
-		d.end, d.result = finished, &result
-		if c := said.completed; c != nil && (result.HMAC == "" || result.HMAC == c.Result.HMAC) {
-			d.result = c.Result
-		}
-	case fetcher.Failed:
-		d.end, d.failure = failed, jobFailure(j.Error)
-	case fetcher.Pending, fetcher.Processing:
-	default:
-		d.unknown = true
-	}
-	return d
-}
-
-// weighAgain has jobs weighed again that wait for their turn to be asked about: an event that has just come may settle them,
-// or another Fetcher may know them while the one that they wait for is away.
-func (a *Agent) weighAgain(keys []store.Key) {
-	for _, k := range keys {
-		a.mu.Lock()
-		t := a.active[k]
-		if t == nil || !t.waits {
-			a.mu.Unlock()
-			continue
-		}
-		anew := &transfer{key: k, urgent: t.urgent}
-		anew.total.Store(-1)
-		a.active[k] = anew // takesTurn tells the other one that it is given up
-		a.mu.Unlock()
-		a.weighed.push(anew)
-	}
-}
-
-// takesTurn reports whether a transfer that waited for its turn still stands for its job.
-func (a *Agent) takesTurn(t *transfer) bool {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	t.waits = false
-	return a.active[t.key] == t
-}
-
-// askFetcher asks one Fetcher about a job and follows the answer.
-func (a *Agent) askFetcher(ctx context.Context, t *transfer, i int) {
-	if !a.takesTurn(t) {
-		a.Fetcher.CancelJob(i)
-		return
-	}
-	r, ok := a.start(ctx, t)
-	if !ok {
-		a.Fetcher.CancelJob(i)
-		return
-	}
-	a.counts.descriptions.Add(1)
-	job, err := a.Fetcher.Job(ctx, i, t.key.ID)
-	if away := err != nil && ofService(err); a.fetching[i].away.Swap(away) != away && away {
-		a.weighAgain(a.fetching[i].asked.keys(func(t *transfer) bool { return len(t.asks) > 0 })) // others are asked first
-	}
-	switch {
-	case err != nil && len(t.asks) > 0 && ctx.Err() == nil:
-		if !fetcher.Unknown(err) && t.unsure == nil {
-			t.unsure = err
-		}
-		a.askNext(ctx, t)
-		return
-	case fetcher.Unknown(err) && t.unsure != nil:
-		err = t.unsure // one that did not answer may know it
-	}
-	switch {
-	case err == nil:
-		said, _ := readTold(r) // what can't be read was logged when it was weighed
-		t.described = ofJob(job, said)
-		if t.source < 0 {
-			t.source = i
-			t.described.source, t.described.tenant = a.Fetcher.Name(i)
-		}
-		if a.forgotten(t, r) {
-			a.settle(ctx, t, a.leaveForgotten)
-			a.finish(t)
-			return
-		}
-		a.follow(ctx, t, r)
-	case unreadable(err):
-		a.settle(ctx, t, func(t *transfer, r *store.Receipt) { a.waitWithoutBlame(r, err) })
-		a.Log.Warn("a job can't be described", "job", t.key.ID, "error", err)
-		a.finish(t)
-	default:
-		a.failed(ctx, t, err)
-	}
-}
 
 // forgotten reports whether an expected job ended so long ago that its receipt may have been removed since: an id that is
 // never taken out of fetcher.jobs_file must not bring a result home twice.
