@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"slices"
 
 	"recibo/fetcher"
 	"recibo/store"
@@ -41,7 +42,11 @@ func (a *Agent) askNext(ctx context.Context, t *transfer) {
 		a.weighAgain([]store.Key{t.key}) // an event came before it was known to wait
 		return
 	}
+	another := slices.ContainsFunc(t.asks, func(j int) bool { return !a.fetching[j].away.Load() })
 	q.push(t)
+	if another && a.fetching[i].away.Load() {
+		a.weighAgain([]store.Key{t.key}) // it was found to be away just now
+	}
 	a.Wake() // there may be room for more to be weighed
 }
 

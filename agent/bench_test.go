@@ -115,12 +115,17 @@ func bareReport(client *http.Client, url, dir, id string) error {
 }
 
 func bareDownload(client *http.Client, url, dir, id string) error {
-	staged := filepath.Join(dir, id+".part")
+	return bareFile(dir, id, func(w io.Writer) error { return get(client, url+"/v1/reports/"+id+"/download", w) })
+}
+
+// bareFile makes a file in the order that survives a loss of power.
+func bareFile(dir, name string, write func(io.Writer) error) error {
+	staged := filepath.Join(dir, name+".part")
 	f, err := os.Create(staged)
 	if err != nil {
 		return err
 	}
-	if err := get(client, url+"/v1/reports/"+id+"/download", f); err != nil {
+	if err := write(f); err != nil {
 		return err
 	}
 	if err := f.Sync(); err != nil {
@@ -129,7 +134,7 @@ func bareDownload(client *http.Client, url, dir, id string) error {
 	if err := f.Close(); err != nil {
 		return err
 	}
-	if err := os.Rename(staged, filepath.Join(dir, id)); err != nil {
+	if err := os.Rename(staged, filepath.Join(dir, name)); err != nil {
 		return err
 	}
 	folder, err := os.Open(dir)
@@ -167,26 +172,24 @@ func plainCopy(b *testing.B, url, id string) time.Duration {
 
 // throughAgent admits one event for each report and waits until every receipt is settled.
 func throughAgent(b *testing.B, url string, ids []string) time.Duration {
-	dir := b.TempDir()
-	ledger, err := store.Open(filepath.Join(dir, "recibo.db"), store.Options{Create: true})
-	if err != nil {
-		b.Fatal(err)
-	}
-	c := downloads.DefaultConfig()
-	c.Dir, c.MinFree = filepath.Join(dir, "downloads"), 0
-	folder, err := downloads.Open(c, downloads.Options{Owner: ledger.InstanceID(), Create: true})
-	if err != nil {
-		b.Fatal(err)
-	}
 	rc := reporter.DefaultConfig()
 	rc.URL = url
 	client, err := reporter.New(rest.DefaultConfig(), rc, rest.Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
-	ac := DefaultConfig()
-	ac.Workers = benchWorkers
-	a := New(Options{Config: ac, Ledger: ledger, Folder: folder, Reporter: client, Log: slog.New(slog.DiscardHandler)})
+	defer client.Close()
+	deliveries := make([]hub.Delivery, len(ids))
+	for i, id := range ids {
+		deliveries[i] = hub.Delivery{Event: hub.Event{ID: "event-" + id, Name: hub.ReportFinished, ReportID: id}, Transport: "bench"}
+	}
+	return settleAll(b, Options{Reporter: client}, deliveries)
+}
+
+// settleAll has a new agent bring home what is delivered, and returns how long that took from the first admission on.
+func settleAll(b *testing.B, o Options, deliveries []hub.Delivery) time.Duration {
+	b.Helper()
+	a := benchAgent(b, o)
 	ctx, stop := context.WithCancel(context.Background())
 	var wg sync.WaitGroup
 	wg.Go(func() {
@@ -197,17 +200,15 @@ func throughAgent(b *testing.B, url string, ids []string) time.Duration {
 	<-a.Started()
 	begun := time.Now()
 	asked := map[store.Key]uint64{}
-	for batch := range slices.Chunk(ids, 256) {
-		deliveries := make([]hub.Delivery, len(batch))
-		for i, id := range batch {
-			deliveries[i] = hub.Delivery{Event: hub.Event{ID: "event-" + id, Name: hub.ReportFinished, ReportID: id}, Transport: "bench"}
-			asked[store.Key{Kind: store.Report, ID: id}] = 1
+	for batch := range slices.Chunk(deliveries, 256) {
+		for _, d := range batch {
+			asked[admission(d).Receipt] = 1
 		}
-		if _, err := a.Admit(ctx, deliveries); err != nil {
+		if _, err := a.Admit(ctx, batch); err != nil {
 			b.Fatal(err)
 		}
 	}
-	err = a.Wait(ctx, asked, false, func(r *store.Receipt) error {
+	err := a.Wait(ctx, asked, false, func(r *store.Receipt) error {
 		if r.State != store.Delivered {
 			return fmt.Errorf("%s is %s: %s", r.ID, r.State, r.Reason)
 		}
@@ -219,13 +220,30 @@ func throughAgent(b *testing.B, url string, ids []string) time.Duration {
 	}
 	stop()
 	wg.Wait()
-	client.Close()
-	for _, err := range []error{folder.Close(), ledger.Close()} {
+	for _, err := range []error{a.Folder.Close(), a.Ledger.Close()} {
 		if err != nil {
 			b.Fatal(err)
 		}
 	}
 	return took
+}
+
+// benchAgent is an agent with a new ledger and folder.
+func benchAgent(b *testing.B, o Options) *Agent {
+	b.Helper()
+	dir := b.TempDir()
+	var err error
+	if o.Ledger, err = store.Open(filepath.Join(dir, "recibo.db"), store.Options{Create: true}); err != nil {
+		b.Fatal(err)
+	}
+	c := downloads.DefaultConfig()
+	c.Dir, c.MinFree = filepath.Join(dir, "downloads"), 0
+	if o.Folder, err = downloads.Open(c, downloads.Options{Owner: o.Ledger.InstanceID(), Create: true}); err != nil {
+		b.Fatal(err)
+	}
+	o.Config, o.Log = DefaultConfig(), slog.New(slog.DiscardHandler)
+	o.Config.Workers = benchWorkers
+	return New(o)
 }
 
 // BenchmarkHash is the part of a large report that no arrangement can avoid.

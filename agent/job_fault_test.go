@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"recibo/fetcher"
-	"recibo/hub"
 	"recibo/sandbox"
 	"recibo/store"
 )
@@ -70,7 +69,7 @@ type spoiled struct {
 
 func (s *spoiled) put(object string) { _ = s.f.Objects.Put(s.key, []byte(object)) }
 
-// trouble is what a fault is taken for.
+// troubleOf says what a fault is taken for.
 type troubleOf int
 
 const (
@@ -79,35 +78,39 @@ const (
 	ofPeople                  // parked at once
 )
 
-// objectFaults are the faults of an object store and of what is in it. spoil comes before the event of the job.
-var objectFaults = map[string]struct {
-	spoil    func(*spoiled)
+// objectFault is a fault of an object store, or of what is in it.
+type objectFault struct {
+	spoil    func(*spoiled) // before the event of the job
 	class    troubleOf
 	reason   string
 	requests int // of the object in one attempt; not looked at where the store is in trouble
-}{
-	"down":            {spoil: func(s *spoiled) { s.f.Objects.Down(true) }, class: ofStore, reason: "unreachable"},
-	"no access":       {spoil: func(s *spoiled) { s.f.Objects.DenyAll(true) }, class: ofStore, reason: "403 AccessDenied"},
-	"server error":    {spoil: func(s *spoiled) { s.f.Objects.Fail(-1, http.StatusInternalServerError) }, class: ofStore, reason: "500"},
-	"unavailable":     {spoil: func(s *spoiled) { s.f.Objects.Fail(-1, http.StatusServiceUnavailable) }, class: ofStore, reason: "503"},
-	"no such bucket":  {spoil: func(s *spoiled) { s.front.meets(noSuchBucket) }, class: ofStore, reason: "NoSuchBucket"},
-	"a silent store":  {spoil: func(s *spoiled) { s.front.meets(silence) }, class: ofStore, reason: "timeout"},
-	"slow bytes":      {spoil: func(s *spoiled) { s.front.meets(slowly(s.good)) }, class: ofResult, reason: "no byte for", requests: 1},
-	"cut":             {spoil: func(s *spoiled) { s.f.Objects.Cut(s.key, -1) }, class: ofResult, reason: "broken off", requests: 2},
-	"another size":    {spoil: func(s *spoiled) { s.front.meets(s.growing) }, class: ofResult, reason: "bytes and has", requests: 2},
-	"missing":         {spoil: func(s *spoiled) { s.f.Objects.Delete(s.key) }, class: ofResult, reason: "missing", requests: 2},
-	"no base64":       {spoil: func(s *spoiled) { s.put("{\"rows\":[]}") }, class: ofResult, reason: "bad encoding", requests: 2},
-	"empty":           {spoil: func(s *spoiled) { s.put("") }, class: ofResult, reason: "can't be opened", requests: 2},
-	"a line break":    {spoil: func(s *spoiled) { s.put(string(s.good[:76]) + "\n" + string(s.good[76:])) }, class: ofResult, reason: "bad encoding", requests: 2},
-	"plaintext":       {spoil: func(s *spoiled) { s.put(string(s.f.Plaintext(s.job.ID))) }, class: ofResult, reason: "bad encoding", requests: 2},
-	"a shorter one":   {spoil: func(s *spoiled) { s.f.Objects.Truncate(s.key, -8) }, class: ofResult, reason: "can't be opened", requests: 2},
-	"another key":     {spoil: func(s *spoiled) { s.f.Objects.PutWrongKey(s.job.ID) }, class: ofResult, reason: "can't be opened", requests: 2},
-	"a flipped bit":   {spoil: func(s *spoiled) { s.f.Objects.Flip(s.key, 300) }, class: ofResult, reason: "can't be opened", requests: 2},
-	"a flipped nonce": {spoil: func(s *spoiled) { s.f.Objects.Flip(s.key, 3) }, class: ofResult, reason: "can't be opened", requests: 2},
-	"a flipped tag":   {spoil: func(s *spoiled) { s.f.Objects.Flip(s.key, -1) }, class: ofResult, reason: "can't be opened", requests: 2},
-	"another length":  {spoil: anotherLength, class: ofResult, reason: "wrong length", requests: 2},
-	"another content": {spoil: func(s *spoiled) { s.f.Objects.PutOtherContent(s.job.ID) }, class: ofResult, reason: "wrong HMAC", requests: 2},
-	"too large":       {spoil: func(s *spoiled) { s.put(strings.Repeat("A", 3<<20)) }, class: ofPeople, reason: "too large", requests: 1},
+}
+
+func objectFaults() map[string]objectFault {
+	return map[string]objectFault{
+		"down":            {func(s *spoiled) { s.f.Objects.Down(true) }, ofStore, "unreachable", 0},
+		"no access":       {func(s *spoiled) { s.f.Objects.DenyAll(true) }, ofStore, "403 AccessDenied", 0},
+		"server error":    {func(s *spoiled) { s.f.Objects.Fail(-1, http.StatusInternalServerError) }, ofStore, "500", 0},
+		"unavailable":     {func(s *spoiled) { s.f.Objects.Fail(-1, http.StatusServiceUnavailable) }, ofStore, "503", 0},
+		"no such bucket":  {func(s *spoiled) { s.front.meets(noSuchBucket) }, ofStore, "NoSuchBucket", 0},
+		"a silent store":  {func(s *spoiled) { s.front.meets(silence) }, ofStore, "timeout", 0},
+		"slow bytes":      {func(s *spoiled) { s.front.meets(slowly(s.good)) }, ofResult, "no byte for", 1},
+		"cut":             {func(s *spoiled) { s.f.Objects.Cut(s.key, -1) }, ofResult, "broken off", 2},
+		"another size":    {func(s *spoiled) { s.front.meets(s.growing) }, ofResult, "bytes and has", 2},
+		"missing":         {func(s *spoiled) { s.f.Objects.Delete(s.key) }, ofResult, "missing", 2},
+		"no base64":       {func(s *spoiled) { s.put("{\"rows\":[]}") }, ofResult, "bad encoding", 2},
+		"empty":           {func(s *spoiled) { s.put("") }, ofResult, "can't be opened", 2},
+		"a line break":    {func(s *spoiled) { s.put(string(s.good[:76]) + "\n" + string(s.good[76:])) }, ofResult, "bad encoding", 2},
+		"plaintext":       {func(s *spoiled) { s.put(string(s.f.Plaintext(s.job.ID))) }, ofResult, "bad encoding", 2},
+		"a shorter one":   {func(s *spoiled) { s.f.Objects.Truncate(s.key, -8) }, ofResult, "can't be opened", 2},
+		"another key":     {func(s *spoiled) { s.f.Objects.PutWrongKey(s.job.ID) }, ofResult, "can't be opened", 2},
+		"a flipped bit":   {func(s *spoiled) { s.f.Objects.Flip(s.key, 300) }, ofResult, "can't be opened", 2},
+		"a flipped nonce": {func(s *spoiled) { s.f.Objects.Flip(s.key, 3) }, ofResult, "can't be opened", 2},
+		"a flipped tag":   {func(s *spoiled) { s.f.Objects.Flip(s.key, -1) }, ofResult, "can't be opened", 2},
+		"another length":  {anotherLength, ofResult, "wrong length", 2},
+		"another content": {func(s *spoiled) { s.f.Objects.PutOtherContent(s.job.ID) }, ofResult, "wrong HMAC", 2},
+		"too large":       {func(s *spoiled) { s.put(strings.Repeat("A", 3<<20)) }, ofPeople, "too large", 1},
+	}
 }
 
 func noSuchBucket(w http.ResponseWriter, r *http.Request) bool {
@@ -168,7 +171,7 @@ func (s *spoiled) repair() {
 // costs, and what a person reads. Nothing gets a final name before it is in order again.
 func TestFaultsOfAnObjectStore(t *testing.T) {
 	t.Parallel()
-	for name, test := range objectFaults {
+	for name, test := range objectFaults() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			s := newSpoiled(t)
@@ -184,8 +187,9 @@ func TestFaultsOfAnObjectStore(t *testing.T) {
 				s.spent(1, test.reason)
 			}
 			s.holds()
-			if n := s.f.Objects.Requests(s.key) - before; test.requests > 0 && n != test.requests*max(1, s.receiptOf(jobKey(s.job.ID)).Attempts) {
-				t.Errorf("%d requests for the object, want %d an attempt", n, test.requests)
+			attempts := s.receiptOf(jobKey(s.job.ID)).Attempts
+			if n := s.f.Objects.Requests(s.key) - before; test.requests > 0 && n != test.requests*attempts {
+				t.Errorf("%d requests for the object in %d attempts, want %d in each", n, attempts, test.requests)
 			}
 			s.repair()
 			if test.class != ofStore {
@@ -268,11 +272,12 @@ func TestResultsThatNobodyHasToAskFor(t *testing.T) {
 		section func(*fetcher.Config)
 		reason  string
 	}{
-		"announced as too large": {job: sandbox.Job{Size: 2 << 20}, section: func(c *fetcher.Config) { c.MaxResult = 1 << 20 }, reason: "too large"},
-		"a path that leads out":  {answer: &fetcher.Job{ResultPath: "../keys/master"}, reason: "bad path"},
-		"an absolute path":       {answer: &fetcher.Job{ResultPath: "/etc/passwd"}, reason: "bad path"},
-		"no path":                {answer: &fetcher.Job{}, reason: "bad path"},
-		"no storage key":         {section: func(c *fetcher.Config) { c.StorageKey = nil }, reason: "no key"},
+		"announced as too large": {
+			job: sandbox.Job{Size: 2 << 20}, section: func(c *fetcher.Config) { c.MaxResult = 1 << 20 }, reason: "too large"},
+		"a path that leads out": {answer: &fetcher.Job{ResultPath: "../keys/master"}, reason: "bad path"},
+		"an absolute path":      {answer: &fetcher.Job{ResultPath: "/etc/passwd"}, reason: "bad path"},
+		"no path":               {answer: &fetcher.Job{}, reason: "bad path"},
+		"no storage key":        {section: func(c *fetcher.Config) { c.StorageKey = nil }, reason: "no key"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -300,67 +305,11 @@ func TestResultsThatNobodyHasToAskFor(t *testing.T) {
 			}
 			r := h.untilJob(job.ID, "parked", in(store.Parked))
 			readable(t, r.Reason, test.reason)
-			if r.Attempts != 1 || fetched.of(job.ID) != 1 || h.fetchers[0].Objects.Requests(h.fetchers[0].Key(job.ID)) != 0 {
-				t.Errorf("%d attempts, %d requests\n%s", r.Attempts, h.fetchers[0].Objects.Requests(h.fetchers[0].Key(job.ID)), describeReceipt(r))
+			n := h.fetchers[0].Objects.Requests(h.fetchers[0].Key(job.ID))
+			if r.Attempts != 1 || fetched.of(job.ID) != 1 || n != 0 {
+				t.Errorf("%d attempts, %d requests\n%s", r.Attempts, n, describeReceipt(r))
 			}
 			h.holds()
 		})
 	}
-}
-
-// TestAStoreInTroubleDelaysNoJobOfAnother has two sources, one worker, and the store of the first out of order.
-func TestAStoreInTroubleDelaysNoJobOfAnother(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		spoil func(*sandbox.Fetcher, *front)
-		many  int // jobs of the first, all of them due before those of the second
-	}{
-		"down":      {func(f *sandbox.Fetcher, _ *front) { f.Objects.Down(true) }, 20},
-		"no access": {func(f *sandbox.Fetcher, _ *front) { f.Objects.DenyAll(true) }, 20},
-		"no access, with more jobs than are weighed at a time": {
-			func(f *sandbox.Fetcher, _ *front) { f.Objects.DenyAll(true) }, describeBacklog + scanPage},
-		"silent":     {func(_ *sandbox.Fetcher, fr *front) { fr.meets(silence) }, 20},
-		"slow bytes": {func(_ *sandbox.Fetcher, fr *front) { fr.meets(slowly(make([]byte, 4004))) }, 20},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			var fr *front
-			h := newHouse(t, several(2, func(p *plan) {
-				p.agent.Workers, p.agent.Shutdown = 1, 10*time.Millisecond
-				p.jobs.section = func(c *fetcher.Config, fs []*sandbox.Fetcher) {
-					fr = newFront(t, fs[0])
-					c.Sources[0].Objects.Endpoint = fr.server.URL
-				}
-			}))
-			test.spoil(h.fetchers[0], fr)
-			batch := h.events(0, test.many)
-			others := make([]string, 20)
-			for i := range others {
-				others[i] = h.ended(1, sandbox.Job{}).ID
-				batch = append(batch, h.message(1, others[i], sandbox.Emission{}))
-			}
-			h.announced(batch...)
-			h.work()
-			for _, id := range others {
-				h.untilJob(id, "delivery from the store that is well", in(store.Delivered))
-				h.soundJob(1, id)
-			}
-			if n := h.count(store.Delivered); n != int64(len(others)) {
-				t.Errorf("%d delivered; the first store was to be out of order all the time", n)
-			}
-			if n := h.count(store.Parked); n > 0 {
-				t.Errorf("%d parked", n)
-			}
-		})
-	}
-}
-
-// events makes the events of n jobs at Fetcher i.
-func (h *house) events(i, n int) []hub.Delivery {
-	h.t.Helper()
-	batch := make([]hub.Delivery, n)
-	for j := range batch {
-		batch[j] = h.message(i, h.ended(i, sandbox.Job{Size: 2000}).ID, sandbox.Emission{})
-	}
-	return batch
 }

@@ -187,6 +187,11 @@ func (h *house) untilJob(id, what string, ok func(*store.Receipt) bool) *store.R
 	return h.untilOf(jobKey(id), what, ok)
 }
 
+// handled wants a receipt in a state, with so many generations and nothing left to do about them.
+func handled(generation uint64, state store.State) func(*store.Receipt) bool {
+	return func(r *store.Receipt) bool { return r.Generation == generation && in(state)(r) }
+}
+
 // asksFor has a person ask for jobs.
 func (h *house) asksFor(ids ...string) map[store.Key]uint64 {
 	h.t.Helper()
@@ -242,6 +247,7 @@ type results struct {
 
 	mu      sync.Mutex
 	fetched map[string]int                             // attempts, by job
+	turn    chan struct{}                              // nobody is asked about a job before it is closed; nil: at once
 	before  func(ctx context.Context, id string)       // each attempt
 	job     func(id string) (*fetcher.Job, error)      // answers in place of the REST API
 	deliver func(size int, deliver func() error) error // around each delivery
@@ -305,6 +311,18 @@ func (r *results) Asks(i int) bool {
 		return r.asks()
 	}
 	return r.Fetcher.Asks(i)
+}
+
+func (r *results) AcquireJob(ctx context.Context, i int) error {
+	if r.turn == nil {
+		return r.Fetcher.AcquireJob(ctx, i)
+	}
+	select {
+	case <-r.turn:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }
 
 func (r *results) Job(ctx context.Context, i int, id string) (*fetcher.Job, error) {

@@ -53,7 +53,8 @@ func TestMetadataOfAJobIsKeptAsItWasWritten(t *testing.T) {
 		return []byte(before + `"metadata":` + requesters + `,"status":"failed"}`)
 	}
 	h.work()
-	completed, failed, asked := h.ended(0, sandbox.Job{}).ID, h.ended(0, sandbox.Job{Status: sandbox.JobFailed}).ID, h.ended(0, sandbox.Job{}).ID
+	completed, asked := h.ended(0, sandbox.Job{}).ID, h.ended(0, sandbox.Job{}).ID
+	failed := h.ended(0, sandbox.Job{Status: sandbox.JobFailed}).ID
 	h.announced(h.message(0, completed, sandbox.Emission{Body: write}), h.message(0, failed, sandbox.Emission{Body: failing}))
 	h.watches(asked)
 	for id, want := range map[string]struct {
@@ -114,7 +115,8 @@ func TestManifestsOfJobs(t *testing.T) {
 			r := h.untilJob(job.ID, "the end", in(test.state))
 			file := job.ID + test.ext + ".receipt.json"
 			want := manifest{
-				Kind: store.Job, ID: job.ID, State: test.state, Completed: r.CompletedAt, Tenant: "single-tenant", Reason: r.Reason, Metadata: r.Metadata,
+				Kind: store.Job, ID: job.ID, State: test.state, Completed: r.CompletedAt, Tenant: "single-tenant",
+				Reason: r.Reason, Metadata: r.Metadata,
 				Source: r.Source, Authority: r.Authority,
 			}
 			if f := r.Newest(); f != nil {

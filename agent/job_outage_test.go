@@ -1,18 +1,14 @@
 package agent
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"net/http"
-	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"recibo/fetcher"
 	"recibo/hub"
-	"recibo/reporter"
 	"recibo/rest"
 	"recibo/sandbox"
 	"recibo/setting"
@@ -192,104 +188,59 @@ func TestResultsStayWithinTheirMemory(t *testing.T) {
 	}
 }
 
-// What holds all work is told, and what holds one kind only is not.
-func TestWaitingEndsWhenAllThatThereIsToDoIsHeld(t *testing.T) {
+// TestAStoreInTroubleDelaysNoJobOfAnother has two sources, one worker, and the store of the first out of order.
+func TestAStoreInTroubleDelaysNoJobOfAnother(t *testing.T) {
 	t.Parallel()
-	tests := map[string]struct {
-		spoil func(*house)
-		name  string // of what is away
-		fine  store.Kind
+	for name, test := range map[string]struct {
+		spoil func(*sandbox.Fetcher, *front)
+		many  int // jobs of the first, all of them due before those of the second
 	}{
-		"Reporter is away":         {func(h *house) { h.reporter.Down(sandbox.Refuse) }, "reporter", store.Job},
-		"the object store is away": {func(h *house) { h.fetchers[0].Objects.Down(true) }, "fetcher", store.Report},
-		"Fetcher is away":          {func(h *house) { h.fetchers[0].Down(true) }, "fetcher", store.Report},
-	}
-	for name, test := range tests {
+		"down":      {func(f *sandbox.Fetcher, _ *front) { f.Objects.Down(true) }, 20},
+		"no access": {func(f *sandbox.Fetcher, _ *front) { f.Objects.DenyAll(true) }, 20},
+		"no access, with more jobs than are weighed at a time": {
+			func(f *sandbox.Fetcher, _ *front) { f.Objects.DenyAll(true) }, describeBacklog + scanPage},
+		"silent":     {func(_ *sandbox.Fetcher, fr *front) { fr.meets(silence) }, 20},
+		"slow bytes": {func(_ *sandbox.Fetcher, fr *front) { fr.meets(slowly(make([]byte, 4004))) }, 20},
+	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			goOn := make(chan struct{})
-			wait := func(ctx context.Context) {
-				select {
-				case <-goOn:
-				case <-ctx.Done():
+			var fr *front
+			h := newHouse(t, several(2, func(p *plan) {
+				p.agent.Workers, p.agent.Shutdown = 1, 10*time.Millisecond
+				p.jobs.section = func(c *fetcher.Config, fs []*sandbox.Fetcher) {
+					fr = newFront(t, fs[0])
+					c.Sources[0].Objects.Endpoint = fr.server.URL
 				}
+			}))
+			test.spoil(h.fetchers[0], fr)
+			batch := h.events(0, test.many)
+			others := make([]string, 20)
+			for i := range others {
+				others[i] = h.ended(1, sandbox.Job{}).ID
+				batch = append(batch, h.message(1, others[i], sandbox.Emission{}))
 			}
-			h := newHouse(t, jobs(counted(&results{before: func(ctx context.Context, _ string) {
-				if test.fine == store.Job {
-					wait(ctx)
-				}
-			}})))
-			if test.fine == store.Report {
-				h.Agent.Reporter = waiting{h.Agent.Reporter, wait}
-			}
-			h.Now = func() time.Time { return time.Now().Add(time.Minute) } // a gate that closes has been closed for long
-			test.spoil(h)
-			job, report := h.ended(0, sandbox.Job{}), h.reporter.Add(sandbox.Report{})
-			fine, away := keyOf(report.ID), jobKey(job.ID)
-			if test.fine == store.Job {
-				fine, away = away, fine
-			}
+			h.announced(batch...)
 			h.work()
-			events := []hub.Delivery{h.message(0, job.ID, sandbox.Emission{})}
-			if name == "Fetcher is away" {
-				events = append(events, h.message(0, job.ID, sandbox.Emission{Status: sandbox.JobFailed})) // it has to be asked about
+			for _, id := range others {
+				h.untilJob(id, "delivery from the store that is well", in(store.Delivered))
+				h.soundJob(1, id)
 			}
-			h.announced(events...)
-			h.event("e-1", hub.ReportFinished, report.ID)
-			h.eventually("one kind is held, and the other at work", func() bool {
-				return h.closedFor(need{kind: away.Kind}, 0) != nil && h.isActive(fine)
-			}, func() string { return fmt.Sprint(h.closedFor(need{kind: away.Kind}, 0)) })
-			if err := h.Held(t.Context()); err != nil {
-				t.Errorf("held, though one kind is at work: %v", err)
+			if n := h.count(store.Delivered); n != int64(len(others)) {
+				t.Errorf("%d delivered; the first store was to be out of order all the time", n)
 			}
-			idle := make(chan error, 1)
-			go func() { idle <- h.WaitIdle(t.Context(), h.Now()) }()
-			both := make(chan error, 1)
-			var seen []store.Key
-			go func() {
-				asked := map[store.Key]uint64{fine: 1, away: h.receiptOf(away).Generation}
-				both <- h.Wait(t.Context(), asked, false, func(r *store.Receipt) error {
-					seen = append(seen, r.Key())
-					return nil
-				})
-			}()
-			one := make(chan error, 1)
-			go func() {
-				one <- h.Wait(t.Context(), map[store.Key]uint64{fine: 1}, false, func(*store.Receipt) error { return nil })
-			}()
-			close(goOn)
-			for what, err := range map[string]error{"WaitIdle": <-idle, "Wait": <-both} {
-				if !isUnreachable(err, test.name) {
-					t.Errorf("%s ended with %v", what, err)
-				}
+			if n := h.count(store.Parked); n > 0 {
+				t.Errorf("%d parked", n)
 			}
-			if err := <-one; err != nil {
-				t.Errorf("waiting for what is well ended with %v", err)
-			}
-			if len(seen) != 1 || seen[0] != fine {
-				t.Errorf("told of %v, want %v", seen, fine)
-			}
-			if r := h.receiptOf(fine); r.State != store.Delivered {
-				t.Errorf("given up before what is well was home:\n%s", describeReceipt(r))
-			}
-			h.eventually("what holds all that is left is told", func() bool {
-				return isUnreachable(h.Held(t.Context()), test.name)
-			}, func() string { return fmt.Sprint(h.Held(t.Context())) })
 		})
 	}
 }
 
-// waiting is a Reporter whose downloads wait.
-type waiting struct {
-	Reporter
-	before func(context.Context)
-}
-
-func (r waiting) Download(ctx context.Context, id string, resume reporter.Resume) (*reporter.Download, error) {
-	r.before(ctx)
-	return r.Reporter.Download(ctx, id, resume)
-}
-
-func isUnreachable(err error, service string) bool {
-	return errors.Is(err, ErrUnreachable) && strings.HasPrefix(err.Error(), service)
+// events makes the events of n jobs at Fetcher i.
+func (h *house) events(i, n int) []hub.Delivery {
+	h.t.Helper()
+	batch := make([]hub.Delivery, n)
+	for j := range batch {
+		batch[j] = h.message(i, h.ended(i, sandbox.Job{Size: 2000}).ID, sandbox.Emission{})
+	}
+	return batch
 }

@@ -51,7 +51,8 @@ func TestWithoutAKeyAResultIsDeliveredAsItIsStored(t *testing.T) {
 			r := h.untilJob(job.ID, "delivery", in(store.Encrypted))
 			h.holds(job.ID + ".json.enc")
 			h.asStored(job.ID, job.ID+".json.enc")
-			if f := r.Newest(); f.Proof != string(fetcher.Sealed) || f.Revision != 1 || f.HMAC == "" || f.Rows == 0 || r.Reason != "" || !r.Due.IsZero() {
+			f := r.Newest()
+			if f.Proof != string(fetcher.Sealed) || f.Revision != 1 || f.HMAC == "" || f.Rows == 0 || r.Reason != "" || !r.Due.IsZero() {
 				t.Errorf("on record: %+v\n%s", f, describeReceipt(r))
 			}
 			mode(t, filepath.Join(h.dir, job.ID+".json.enc"), 0o600)
@@ -73,7 +74,7 @@ func TestWithoutAKeyAResultIsDeliveredAsItIsStored(t *testing.T) {
 			// Opened is opened, with or without the key.
 			h.restarts(withoutKey)
 			h.retries(job.ID)
-			r = h.untilJob(job.ID, "the retry", func(r *store.Receipt) bool { return r.Generation == 3 && in(store.Delivered)(r) })
+			r = h.untilJob(job.ID, "the retry", handled(3, store.Delivered))
 			if len(r.Files) != 2 {
 				t.Errorf("on record: %+v", r.Files)
 			}
@@ -126,14 +127,14 @@ func TestASealedResultNeverDegrades(t *testing.T) {
 	h.untilJob(job.ID, "delivery", in(store.Encrypted))
 
 	h.announced(h.message(0, job.ID, sandbox.Emission{Status: sandbox.JobFailed}))
-	r := h.untilJob(job.ID, "the contradiction settled", func(r *store.Receipt) bool { return r.Generation == 2 && in(store.Encrypted)(r) })
+	r := h.untilJob(job.ID, "the contradiction settled", handled(2, store.Encrypted))
 	if len(r.Files) != 1 || r.Authority != byFetcher {
 		t.Errorf("by the word of %s:\n%s", r.Authority, describeReceipt(r))
 	}
 
 	h.restarts(func(c *fetcher.Config, fs []*sandbox.Fetcher) { c.StorageKey = secretsOf(fs[0].ExternalKeyHex()) }) // the wrong one
 	h.retries(job.ID)
-	r = h.untilJob(job.ID, "the budget spent", func(r *store.Receipt) bool { return r.Generation == 3 && r.Attempts == 2 && r.Due.IsZero() })
+	r = h.untilJob(job.ID, "the budget spent", func(r *store.Receipt) bool { return handled(3, store.Encrypted)(r) && r.Attempts == 2 })
 	readable(t, r.Reason, "can't be opened")
 	if r.State != store.Encrypted || len(r.Files) != 1 {
 		t.Errorf("with a wrong key:\n%s", describeReceipt(r))
@@ -162,7 +163,7 @@ func TestASealedResultGeneratedAgain(t *testing.T) {
 	// The id of an event stands for one completion, so that it is Fetcher that tells of another.
 	h.ended(0, sandbox.Job{ID: job.ID, Seed: 7})
 	h.announced(h.message(0, job.ID, sandbox.Emission{}))
-	r := h.untilJob(job.ID, "the second completion", func(r *store.Receipt) bool { return r.Generation == 2 && in(store.Encrypted)(r) })
+	r := h.untilJob(job.ID, "the second completion", handled(2, store.Encrypted))
 	h.holds(job.ID+".json.enc", job.ID+"-r2.json.enc")
 	h.asStored(job.ID, job.ID+"-r2.json.enc")
 	if sumOf(t, filepath.Join(h.dir, job.ID+".json.enc")) != before || len(r.Files) != 2 || r.Authority != byFetcher {
@@ -181,4 +182,26 @@ func TestASealedResultGeneratedAgain(t *testing.T) {
 		t.Errorf("on record are %q, want %q", names, want)
 	}
 	h.holds(names...)
+}
+
+// Without the key, a person who wants a verified result once more gets no sealed one in its place.
+func TestAVerifiedResultIsNotFollowedByASealedOne(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, jobs())
+	h.work()
+	job := h.completes(0, sandbox.Job{})
+	h.untilJob(job.ID, "delivery", in(store.Delivered))
+	h.restarts(withoutKey)
+	asked, err := h.Fetch(t.Context(), []store.Key{jobKey(job.ID)}, true)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Wait(t.Context(), asked, false, func(*store.Receipt) error { return nil }); err != nil {
+		t.Fatal(err)
+	}
+	r := h.receiptOf(jobKey(job.ID))
+	if r.State != store.Delivered || len(r.Files) != 1 || r.Reason == "" {
+		t.Errorf("on record:\n%s", describeReceipt(r))
+	}
+	h.holds(job.ID + ".json")
 }

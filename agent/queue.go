@@ -20,6 +20,7 @@ type transfer struct {
 	asks       []int        // of a job: the Fetchers that are still to be asked
 	unsure     error        // of a job: why one that was asked did not answer
 	waits      bool         // of a job: for its turn to be asked about; guarded by Agent.mu
+	verified   bool         // of a job: a verified result is home, which an encrypted one must not follow
 	outlet     *outlet      // where its file goes
 	asked      time.Time    // when the list was asked for that gave the description; zero for one of its own
 

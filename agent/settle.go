@@ -85,6 +85,7 @@ func (a *Agent) follow(ctx context.Context, t *transfer, r *store.Receipt) {
 		}
 		d.metadata = boundedMetadata(d.metadata) // it may wait for long
 		if t.key.Kind == store.Job {
+			t.verified = r.Newest() != nil && homeState(r) == store.Delivered
 			a.queueResult(ctx, t)
 			return
 		}

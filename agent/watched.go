@@ -103,7 +103,7 @@ func (a *Agent) expectListed(ctx context.Context, seen *jobsFile) error {
 	if err != nil {
 		return err
 	}
-	keys, bad := readJobIDs(data)
+	keys, bad := ReadJobIDs(data)
 	for _, line := range bad {
 		a.Log.Warn("fetcher.jobs_file: a line is not the id of a job", "file", a.JobsFile, "line", line)
 	}
@@ -114,9 +114,9 @@ func (a *Agent) expectListed(ctx context.Context, seen *jobsFile) error {
 	return nil
 }
 
-// readJobIDs reads one id a line; empty lines and those that begin with # are passed over. bad are the numbers of lines
+// ReadJobIDs reads one id a line; empty lines and those that begin with # are passed over. bad are the numbers of lines
 // that hold something else.
-func readJobIDs(data []byte) (keys []store.Key, bad []int) {
+func ReadJobIDs(data []byte) (keys []store.Key, bad []int) {
 	n := 0
 	for line := range strings.Lines(strings.TrimPrefix(string(data), "\ufeff")) {
 		n++

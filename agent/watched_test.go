@@ -2,12 +2,6 @@ package agent
 
 import (
 	"context"
-	"errors"
-	"io/fs"
-	"os"
-	"path/filepath"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
@@ -187,133 +181,6 @@ func TestExpectedJobsAreAskedAboutAfterANewBinding(t *testing.T) {
 	h.untilJob(job.ID, "delivery", in(store.Delivered))
 }
 
-func TestIDsAreReadFromAFileOfJobs(t *testing.T) {
-	t.Parallel()
-	a, b, c := unknownJobs(3)[0], unknownJobs(3)[1], unknownJobs(3)[2]
-	upper := strings.ToUpper("aaaaaaaa-0000-7000-9000-00000000000f")
-	for name, test := range map[string]struct {
-		text string
-		want []string
-		bad  []int
-	}{
-		"nothing":               {"", nil, nil},
-		"lines":                 {a + "\n" + b + "\n", []string{a, b}, nil},
-		"no line break at last": {a + "\n" + b, []string{a, b}, nil},
-		"Windows":               {"\ufeff" + a + "\r\n" + b + "\r\n\r\n", []string{a, b}, nil},
-		"white space":           {"  " + a + "\t\n\n \n" + b + " ", []string{a, b}, nil},
-		"comments":              {"# of May\n" + a + "\n  # and of June\n" + b, []string{a, b}, nil},
-		"in capitals":           {upper, []string{strings.ToLower(upper)}, nil},
-		"bad lines":             {"id\n" + a + "\n" + b + " # mine\n" + c[:35] + "\n" + c + ";\n../etc\n" + b, []string{a, b}, []int{1, 3, 4, 5, 6}},
-		"another encoding":      {"\xff\xfea\x00", nil, []int{1}},
-		"a byte that is zero":   {a + "\x00\n" + b, []string{b}, []int{1}},
-	} {
-		keys, bad := readJobIDs([]byte(test.text))
-		var got []string
-		for _, k := range keys {
-			if k.Kind != store.Job {
-				t.Errorf("%s: kind %s", name, k.Kind)
-			}
-			got = append(got, k.ID)
-		}
-		if !slices.Equal(got, test.want) || !slices.Equal(bad, test.bad) {
-			t.Errorf("%s: got %q and bad lines %v, want %q and %v", name, got, bad, test.want, test.bad)
-		}
-	}
-}
-
-// TestAFileOfJobsIsFollowed: while it is missing, when it appears, when it changes, and not while it stays as it is.
-func TestAFileOfJobsIsFollowed(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t, jobs())
-	h.JobsFile = filepath.Join(t.TempDir(), "jobs.txt")
-	ids := unknownJobs(4)
-	var seen jobsFile
-	if err := h.expectListed(t.Context(), &seen); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a missing file: %v", err)
-	}
-	writes := func(text string, at time.Time) {
-		t.Helper()
-		if err := errors.Join(os.WriteFile(h.JobsFile, []byte(text), 0o600), os.Chtimes(h.JobsFile, at, at)); err != nil {
-			t.Fatal(err)
-		}
-	}
-	expects := func(n int64) {
-		t.Helper()
-		if err := h.expectListed(t.Context(), &seen); err != nil {
-			t.Fatal(err)
-		}
-		if got := h.count(store.Expected); got != n {
-			t.Errorf("%d jobs are expected, want %d", got, n)
-		}
-	}
-	at := time.Now().Add(-time.Hour)
-	writes(ids[0]+"\nnonsense\n"+ids[1]+"\n", at)
-	expects(2)
-	// What is on record has its own course, however often it is listed.
-	h.records(ids[0], func(r *store.Receipt) { r.State, r.Reason, r.Due = store.Parked, "by a person", time.Time{} })
-	writes(ids[0]+"\nnonsense\n"+ids[2]+"\n", at.Add(time.Second)) // as long as before
-	expects(2)
-	if r := h.receiptOf(jobKey(ids[0])); r.State != store.Parked || r.Generation != 1 {
-		t.Errorf("listed again:\n%s", describeReceipt(r))
-	}
-	writes(strings.Join(ids, "\n"), at.Add(time.Second)) // as old as before
-	expects(3)
-	before := h.commits()
-	expects(3)
-	if got := h.commits(); got != before {
-		t.Errorf("%d commits for a file that has not changed", got-before)
-	}
-	if err := os.Remove(h.JobsFile); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.ExpectListed(t.Context()); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that is gone: %v", err)
-	}
-	h.JobsFile = ""
-	if err := h.ExpectListed(t.Context()); err != nil {
-		t.Errorf("without a file: %v", err)
-	}
-}
-
-func (h *house) commits() uint64 {
-	h.t.Helper()
-	stats, err := h.Ledger.Stats(h.t.Context())
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	return uint64(stats.Commits)
-}
-
-// TestALargeFileOfJobs has more ids than anybody waits for at once: what they cost is paid once.
-func TestALargeFileOfJobs(t *testing.T) {
-	t.Parallel()
-	n := 10_000
-	if testing.Short() {
-		n = 2_000
-	}
-	h := newHouse(t, jobs())
-	h.JobsFile = filepath.Join(t.TempDir(), "jobs.txt")
-	if err := os.WriteFile(h.JobsFile, []byte(strings.Join(unknownJobs(n), "\r\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	begun, before := time.Now(), h.commits()
-	if err := h.ExpectListed(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	first, commits := time.Since(begun), h.commits()-before
-	if got := h.count(store.Expected); got != int64(n) || commits > uint64(n/askPage+1) {
-		t.Errorf("%d jobs are expected after %d commits", got, commits)
-	}
-	begun, before = time.Now(), h.commits()
-	if err := h.ExpectListed(t.Context()); err != nil { // as after a restart
-		t.Fatal(err)
-	}
-	if got := h.commits() - before; got != 0 {
-		t.Errorf("%d commits for ids that are on record", got)
-	}
-	t.Logf("%d ids: %s, and %s when they are on record", n, first.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond))
-}
-
 // TestAJobThatEndedBeforeTheRetentionIsNotBroughtHomeAgain: its receipt may be gone, and its id still in the file of ids.
 func TestAJobThatEndedBeforeTheRetentionIsNotBroughtHomeAgain(t *testing.T) {
 	t.Parallel()
@@ -334,7 +201,11 @@ func TestAJobThatEndedBeforeTheRetentionIsNotBroughtHomeAgain(t *testing.T) {
 		t.Errorf("ended before the retention:\n%s", describeReceipt(r))
 	}
 	h.holds(young.ID+".json", announced.ID+".json")
-	h.retries(old.ID)
+	// What a person asked for before is brought home by a retry too.
+	found := h.ended(0, sandbox.Job{CompletedAt: time.Now().Add(-retention - time.Hour)})
+	h.records(found.ID, func(r *store.Receipt) { r.State, r.FoundBy = store.Parked, "fetch" })
+	h.retries(found.ID, old.ID)
+	h.untilJob(found.ID, "delivery of what was asked for", in(store.Delivered))
 	if r := h.untilJob(old.ID, "the retry", in(store.Parked)); r.Generation != 2 || len(r.Files) > 0 {
 		t.Errorf("retried:\n%s", describeReceipt(r))
 	}

@@ -199,7 +199,7 @@ func checkSubscriptions(list []hub.Health) []checked {
 	for _, h := range list {
 		r := checked{What: "subscription", Detail: h.Transport + ": " + h.Detail}
 		if !h.Healthy {
-			r.Verdict, r.Remedy = bad, "the agent's log says more; events that no queue is bound for are lost"
+			r.Verdict, r.Remedy = bad, "the agent's log says more"
 		}
 		results = append(results, r)
 	}

@@ -8,8 +8,10 @@ import (
 	"os"
 	"strings"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/google/uuid"
 
+	"recibo/agent"
 	"recibo/config"
 	"recibo/console"
 	"recibo/fetcher"
@@ -37,13 +39,29 @@ func (a *app) checkFetcher(ctx context.Context, c *config.Config) []checked {
 		}
 	}
 	if file := c.Fetcher.JobsFile; file != "" {
-		r := checked{What: "jobs file", Detail: file}
-		if _, err := os.ReadFile(file); err != nil {
-			r.Verdict, r.Detail, r.Remedy = bad, err.Error(), "fetcher.jobs_file names a file of job ids, one a line"
-		}
-		results = append(results, r)
+		results = append(results, checkJobsFile(file))
 	}
 	return results
+}
+
+func checkJobsFile(file string) checked {
+	r := checked{What: "jobs file"}
+	data, err := os.ReadFile(file)
+	if err != nil {
+		r.Verdict, r.Detail, r.Remedy = bad, err.Error(), "fetcher.jobs_file names a file of job ids, one a line"
+		return r
+	}
+	ids, wrong := agent.ReadJobIDs(data)
+	r.Detail = fmt.Sprintf("%s, %s", file, english.Plural(len(ids), "id", ""))
+	if len(wrong) > 0 {
+		r.Verdict = warning
+		r.Detail += fmt.Sprintf("; line %d is none", wrong[0])
+		if more := len(wrong) - 1; more > 0 {
+			r.Detail += fmt.Sprintf(", nor are %d more", more)
+		}
+		r.Remedy = "one id (a UUID) a line; lines that begin with # are passed over"
+	}
+	return r
 }
 
 // checkQueue asks the broker.
@@ -111,7 +129,7 @@ func checkObjects(ctx context.Context, f *fetcher.Fetcher, i int, known fetcher.
 		err = nil // it may not list the bucket; the stored result shows whether it may read
 	case err != nil:
 		r.Verdict, r.Detail = bad, err.Error()
-		r.Remedy = "look at fetcher.objects: endpoint, bucket, access key and its right to read"
+		r.Remedy = "look at " + f.Section(i) + ".objects: endpoint, bucket, access key and its right to read"
 		return r
 	}
 	switch {
@@ -127,10 +145,11 @@ func checkObjects(ctx context.Context, f *fetcher.Fetcher, i int, known fetcher.
 	}
 	switch {
 	case errors.As(err, &answer) && answer.Kind == fetcher.Missing:
-		r.Detail = f.Store(i) + "; the result of job " + known.JobID + " is no longer stored, so the keys could not be proven"
+		r.Verdict, r.Detail = warning, f.Store(i)+"; the result of job "+known.JobID+" is not there any more, so the keys could not be proven"
+		r.Remedy = "are bucket and prefix of fetcher.objects still right? otherwise the store has removed it"
 	case err != nil:
 		r.Verdict, r.Detail = bad, err.Error()
-		r.Remedy = "are fetcher.storage_key and fetcher.external_hmac_key those of this Fetcher? recibo keys derives them"
+		r.Remedy = "are storage_key and external_hmac_key of " + f.Section(i) + " those of this Fetcher? recibo keys derives them"
 	}
 	return r
 }

@@ -39,7 +39,10 @@ func (a *app) keys(c *cli.Context) error {
 	}
 	external, storage, err := fetcher.DeriveKeys(master)
 	if err != nil {
-		return usage("%w", err).with(masterKeyVariable + " is the padded standard base64 of 32 bytes or more")
+		return usage("%w", err).with(masterKeyVariable + " is the padded standard base64 of 32 bytes or more; give the value alone, without a name before it")
+	}
+	if _, err := hex.DecodeString(master); err == nil {
+		a.tell("recibo: the master key looks like hex; " + masterKeyVariable + " is base64, and hex happens to be that too: is it the right value?")
 	}
 	keys := map[string]string{"external_hmac_key": hex.EncodeToString(external[:])}
 	if c.Bool("storage") {
@@ -61,7 +64,7 @@ const maxMasterKey = 64 << 10
 
 func (a *app) masterKey() (string, error) {
 	for _, v := range a.env {
-		if key, found := strings.CutPrefix(v, masterKeyVariable+"="); found {
+		if key, found := strings.CutPrefix(v, masterKeyVariable+"="); found && key != "" {
 			return key, nil
 		}
 	}

@@ -22,7 +22,7 @@ func (a *app) listCommand() *cli.Command {
 			&cli.StringFlag{Name: "since", Usage: "only what changed within `DURATION`, or since a date (2026-11-29) or time (RFC 3339)"},
 			&cli.StringFlag{Name: "kind", Usage: "only `KIND`: report or job"},
 			&cli.StringSliceFlag{Name: "meta", Usage: "only with metadata `KEY=VALUE` (KEY may be a path: error.code)"},
-			&cli.IntFlag{Name: "limit", Usage: "at most `N`"},
+			&cli.IntFlag{Name: "limit", Usage: "at most `N`; 0: all"},
 			jsonFlag(),
 		},
 		Action: a.list,
@@ -127,7 +127,7 @@ func (a *app) receiptLister(asJSON bool) (show func(json.RawMessage) error, fini
 func (a *app) showCommand() *cli.Command {
 	return a.command(cli.Command{
 		Name: "show", Usage: "one receipt with its timeline, events, attempts, file and hash", ArgsUsage: "ID",
-		Flags: []cli.Flag{jsonFlag()}, Action: a.show,
+		Flags: []cli.Flag{jobFlag(), jsonFlag()}, Action: a.show,
 	})
 }
 
@@ -140,7 +140,7 @@ func (a *app) show(c *cli.Context) error {
 		return err
 	}
 	var res console.ShowResult
-	err = a.call(c.Context, &loaded.Config, wish{}, console.CallShow, console.IDs{IDs: c.Args().Slice()}, console.Handlers{}, &res)
+	err = a.call(c.Context, &loaded.Config, wish{}, console.CallShow, console.IDs{IDs: c.Args().Slice(), Job: c.Bool("job")}, console.Handlers{}, &res)
 	if err != nil {
 		return err
 	}

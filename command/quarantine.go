@@ -52,7 +52,7 @@ func (a *app) quarantineList(c *cli.Context) error {
 		}
 		q, err := decode[store.Quarantined](m)
 		if err == nil {
-			t.AppendRow(table.Row{q.ID, ago(q.At), q.Times, oneLine(q.EventName + " " + q.EventID), oneLine(q.Origin), oneLine(q.Reason)})
+			t.AppendRow(table.Row{q.ID, ago(q.At), q.Times, oneLine(q.EventName + " " + q.EventID), oneLine(q.Origin), oneLine(whyKept(q))})
 		}
 		return err
 	}
@@ -62,6 +62,14 @@ func (a *app) quarantineList(c *cli.Context) error {
 		t.Render()
 	}
 	return err
+}
+
+// whyKept says what became of an entry, and why it was kept.
+func whyKept(q *store.Quarantined) string {
+	if closed := q.Closed(); closed != "" {
+		return closed + "; " + q.Reason
+	}
+	return q.Reason
 }
 
 func (a *app) quarantineShow(c *cli.Context) error {
@@ -76,8 +84,8 @@ func (a *app) quarantineShow(c *cli.Context) error {
 	a.print("reason      %s", oneLine(q.Reason))
 	a.print("origin      %s %s", oneLine(q.Transport), oneLine(q.Origin))
 	a.print("since       %s, %d times", q.At.UTC().Format(time.RFC3339), q.Times)
-	if q.Dropped != "" {
-		a.print("dropped     %s: %s", q.DroppedAt.UTC().Format(time.RFC3339), oneLine(q.Dropped))
+	if closed := q.Closed(); closed != "" {
+		a.print("closed      %s", oneLine(closed))
 	}
 	for _, name := range slices.Sorted(maps.Keys(q.Headers)) {
 		a.print("%s: %s", oneLine(headerName(q.Feed, name)), oneLine(q.Headers[name]))

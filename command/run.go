@@ -42,9 +42,8 @@ func (a *app) run(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(a.env, func(v string) bool { return strings.HasPrefix(v, masterKeyVariable+"=") }) {
-		return usage("APP_ENC_KEY is in the environment: the master key opens database credentials and has no place here").
-			with("derive the keys that are needed with recibo keys on Fetcher's side, and unset APP_ENC_KEY")
+	if err := a.withoutMasterKey(); err != nil {
+		return err
 	}
 	ctx, stop := context.WithCancel(c.Context)
 	defer stop()
@@ -57,6 +56,15 @@ func (a *app) run(c *cli.Context) error {
 		w.config = "none; the defaults hold"
 	}
 	return a.runAgent(ctx, &loaded.Config, w, idle)
+}
+
+// withoutMasterKey refuses to work beside Fetcher's master key.
+func (a *app) withoutMasterKey() error {
+	if !slices.ContainsFunc(a.env, func(v string) bool { return strings.HasPrefix(v, masterKeyVariable+"=") }) {
+		return nil
+	}
+	return usage("APP_ENC_KEY is in the environment: the master key opens database credentials and has no place here").
+		with("derive the keys that are needed with recibo keys on Fetcher's side, and unset APP_ENC_KEY")
 }
 
 // runAgent is the daemon from its first to its last step.

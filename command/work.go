@@ -52,6 +52,9 @@ func (a *app) poll(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := a.withoutMasterKey(); err != nil {
+		return err
+	}
 	w := wish{create: true, work: true, intake: req.Events, takeOver: c.Bool("take-over")}
 	if req.DryRun {
 		w = wish{}
@@ -62,15 +65,23 @@ func (a *app) poll(c *cli.Context) error {
 		defer forget()
 	}
 	var res console.PollResult
+	troubles := false
 	bars := newBars(a.err)
 	err = a.call(c.Context, &loaded.Config, w, console.CallPoll, req, console.Handlers{
-		Item: func(m json.RawMessage) error { return a.tellTrouble(m, c.Bool("strict")) }, Progress: bars.progress,
+		Item: func(m json.RawMessage) error {
+			trouble, err := a.tellTrouble(m, c.Bool("strict"))
+			troubles = troubles || trouble
+			return err
+		}, Progress: bars.progress,
 	}, &res)
 	bars.finish()
-	if err != nil {
-		return err
+	if err == nil {
+		err = a.pollEnd(c, res)
 	}
-	return a.pollEnd(c, res)
+	if err == nil && troubles {
+		err = silent(exitFailed)
+	}
+	return err
 }
 
 // withoutLedger lets a look work where there is no ledger yet, with one that is thrown away: looking makes nothing.
@@ -87,16 +98,19 @@ func withoutLedger(c *config.Config, w *wish) (forget func(), err error) {
 	return func() { _ = os.RemoveAll(dir) }, nil // a temporary folder of this process
 }
 
-// tellTrouble names each report that did not come home. A poll that found nothing wrong says nothing.
-func (a *app) tellTrouble(m json.RawMessage, strict bool) error {
+// tellTrouble names each receipt whose file did not come home, and reports whether that counts as failure. A poll that
+// found nothing wrong says nothing.
+func (a *app) tellTrouble(m json.RawMessage, strict bool) (failed bool, err error) {
 	r, err := decode[store.Receipt](m)
 	if err != nil {
-		return err
+		return false, err
 	}
-	if wrong(r.State, strict) || r.Stale {
+	// What is home and was asked for anew may have failed to come.
+	failed = wrong(r.State, strict) || r.Newest() != nil && r.Attempts > 0 && r.Due.IsZero()
+	if failed || r.Stale {
 		a.tell("recibo: %s %s is %s%s: %s", r.Kind, r.ID, r.State, stale(r), because(r))
 	}
-	return nil
+	return failed, nil
 }
 
 func wrong(s store.State, strict bool) bool {
@@ -118,11 +132,6 @@ func (a *app) pollEnd(c *cli.Context, res console.PollResult) error {
 		a.tell("recibo: %s still due; the next poll or a running agent goes on",
 			english.Plural(res.StillDue, "receipt is", "receipts are"))
 	}
-	for state, n := range res.States {
-		if n > 0 && wrong(state, c.Bool("strict")) {
-			return silent(exitFailed)
-		}
-	}
 	return nil
 }
 
@@ -141,7 +150,7 @@ func (a *app) fetch(c *cli.Context) error {
 	return a.ask(c, console.CallFetch, wish{create: true, work: true}, console.IDs{Job: c.Bool("job"), Force: c.Bool("force")})
 }
 
-// jobFlag tells what an id is of that is not on record.
+// jobFlag tells what ids are of, for those that are not on record and for one that a report has too.
 func jobFlag() cli.Flag { return &cli.BoolFlag{Name: "job", Usage: "ids are of Fetcher's jobs"} }
 
 func (a *app) watchCommand() *cli.Command {
@@ -161,7 +170,9 @@ func (a *app) watch(c *cli.Context) error {
 func (a *app) retryCommand() *cli.Command {
 	return a.command(cli.Command{
 		Name: "retry", Usage: "make receipts due now", ArgsUsage: "ID… | --state STATE",
-		Flags:  []cli.Flag{&cli.StringSliceFlag{Name: "state", Usage: "all receipts in `STATE`, such as parked"}, jsonFlag()},
+		Flags: []cli.Flag{
+			jobFlag(), &cli.StringSliceFlag{Name: "state", Usage: "all receipts in `STATE`, such as parked"}, jsonFlag(),
+		},
 		Action: a.retry,
 	})
 }
@@ -174,7 +185,7 @@ func (a *app) retry(c *cli.Context) error {
 	if (len(states) > 0) == c.Args().Present() {
 		return usage("retry takes either ids or --state")
 	}
-	return a.ask(c, console.CallRetry, wish{}, console.IDs{States: states})
+	return a.ask(c, console.CallRetry, wish{}, console.IDs{States: states, Job: c.Bool("job")})
 }
 
 // ask makes a call about the reports named by the arguments and shows how they stand.
@@ -242,7 +253,11 @@ func (a *app) ids(c *cli.Context) ([]string, error) {
 		if err != nil {
 			return nil, fmt.Errorf("standard input: %w", err)
 		}
-		ids = append(ids, strings.Fields(string(data))...)
+		for line := range strings.Lines(string(data)) {
+			if !strings.HasPrefix(strings.TrimSpace(line), "#") {
+				ids = append(ids, strings.Fields(line)...)
+			}
+		}
 	}
 	if len(ids) == 0 {
 		return nil, usage("%s needs at least one id", c.Command.Name)

@@ -176,7 +176,6 @@ func TestEveryMistakeInFetcherIsToldAtOnce(t *testing.T) {
 17:3 fetcher.legacy_signatures: can't be true with fetcher.sources
 18:14 fetcher.jobs_file: must be a path, not an address
 20:8 fetcher.sources[0].source: missing
-20:16 fetcher.sources[0].amqp.urls: missing
 20:38 fetcher.sources[0].amqp.routing_keys[0]: has no value
 21:56 fetcher.sources[1].external_hmac_key_file: can't be read
 22:8 fetcher.sources[2].source: the same source and tenant as fetcher.sources[1]

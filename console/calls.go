@@ -127,7 +127,7 @@ func (b *Backend) list(ctx context.Context, req ListRequest, out Stream) (any, e
 }
 
 func (b *Backend) show(ctx context.Context, req IDs, _ Stream) (any, error) {
-	keys, err := b.known(ctx, req.IDs)
+	keys, err := b.known(ctx, req.IDs, req.Job)
 	if err != nil {
 		return nil, err
 	}
@@ -150,13 +150,13 @@ func (b *Backend) show(ctx context.Context, req IDs, _ Stream) (any, error) {
 }
 
 // known resolves ids and unique prefixes of receipts on record.
-func (b *Backend) known(ctx context.Context, ids []string) ([]store.Key, error) {
+func (b *Backend) known(ctx context.Context, ids []string, job bool) ([]store.Key, error) {
 	if len(ids) == 0 {
 		return nil, Errorf(Usage, "no id was given")
 	}
 	keys := make([]store.Key, 0, len(ids))
 	for _, id := range ids {
-		found, err := b.resolve(ctx, id)
+		found, err := b.resolve(ctx, id, job)
 		if err != nil {
 			return nil, err
 		}
@@ -183,7 +183,7 @@ func (b *Backend) knownOrNew(ctx context.Context, ids []string, job bool) ([]sto
 	}
 	keys := make([]store.Key, 0, len(ids))
 	for _, id := range ids {
-		found, err := b.resolve(ctx, id)
+		found, err := b.resolve(ctx, id, job)
 		switch {
 		case err != nil:
 			return nil, err
@@ -198,11 +198,18 @@ func (b *Backend) knownOrNew(ctx context.Context, ids []string, job bool) ([]sto
 	return keys, nil
 }
 
-func (b *Backend) resolve(ctx context.Context, id string) ([]store.Key, error) {
+// resolve finds the receipt that an id or the beginning of one stands for. One that a report and a job have is the
+// report's, unless jobs are meant.
+func (b *Backend) resolve(ctx context.Context, id string, job bool) ([]store.Key, error) {
 	if id == "" {
 		return nil, Errorf(Usage, "an id is empty")
 	}
 	found, err := b.Ledger.Resolve(ctx, hub.CanonicalID(id))
+	if job {
+		found = slices.DeleteFunc(found, func(k store.Key) bool { return k.Kind != store.Job })
+	} else if len(found) == 2 && found[0].ID == found[1].ID {
+		found = slices.DeleteFunc(found, func(k store.Key) bool { return k.Kind != store.Report })
+	}
 	if err == nil && len(found) > 1 {
 		return nil, Errorf(Usage, "%q is the beginning of several ids, %s and %s among them", id, found[0].ID, found[1].ID)
 	}
@@ -249,6 +256,9 @@ func (b *Backend) releaseEntry(ctx context.Context, req EntryRequest, _ Stream) 
 	q, err := b.Ledger.Quarantined(ctx, req.ID)
 	if err != nil {
 		return nil, err
+	}
+	if !q.Open() {
+		return nil, Errorf(Failed, "event %d is closed: %s", req.ID, q.Closed())
 	}
 	report := req.Report
 	switch {

@@ -53,7 +53,7 @@ type Event struct {
 type IDs struct {
 	IDs    []string      `json:"ids,omitempty"`
 	States []store.State `json:"states,omitempty"` // retry: all receipts of these states
-	Job    bool          `json:"job,omitempty"`    // fetch, watch: ids that are not on record are of Fetcher's jobs
+	Job    bool          `json:"job,omitempty"`    // ids are of Fetcher's jobs
 	Force  bool          `json:"force,omitempty"`  // fetch
 	Wait   bool          `json:"wait,omitempty"`   // watch
 }

@@ -162,7 +162,7 @@ func (b *Backend) retry(ctx context.Context, req IDs, out Stream) (any, error) {
 	var o Outcome
 	each := tally(out, &o)
 	if len(req.States) == 0 {
-		keys, err := b.known(ctx, req.IDs)
+		keys, err := b.known(ctx, req.IDs, req.Job)
 		if err != nil {
 			return nil, err
 		}

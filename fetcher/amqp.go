@@ -2,6 +2,7 @@ package fetcher
 
 import (
 	"fmt"
+	"net/url"
 	"slices"
 	"strings"
 
@@ -51,32 +52,72 @@ func (c Config) Subscriptions() []hub.AMQPConfig {
 	return all
 }
 
+// mergeAMQP returns a source's own section with what it leaves out taken from the common one. A name of a user goes with its
+// password: those of the section stand for a source that gives neither, in keys or in its addresses.
+func mergeAMQP(own, common *hub.AMQPConfig) *hub.AMQPConfig {
+	if own == nil || common == nil {
+		return or(own, common)
+	}
+	merged, defaults := *own, DefaultAMQPConfig()
+	if len(own.URLs) == 0 {
+		merged.URLs = common.URLs
+	}
+	if own.Username == "" && !own.Password.IsSet() && !slices.ContainsFunc(own.URLs, holdsUser) {
+		merged.Username, merged.Password = common.Username, common.Password
+	}
+	merged.TLS = or(own.TLS, common.TLS)
+	if own.Exchange == defaults.Exchange {
+		merged.Exchange = common.Exchange
+	}
+	if own.Queue == defaults.Queue {
+		merged.Queue = common.Queue
+	}
+	if slices.Equal(own.RoutingKeys, defaults.RoutingKeys) {
+		merged.RoutingKeys = common.RoutingKeys
+	}
+	merged.Declare = own.Declare && common.Declare
+	return &merged
+}
+
+func holdsUser(address string) bool {
+	u, err := url.Parse(address)
+	return err == nil && u.User != nil
+}
+
 func sameAMQP(a, b hub.AMQPConfig) bool {
 	return slices.Equal(a.URLs, b.URLs) && a.Username == b.Username && a.Password.Reveal() == b.Password.Reveal() &&
 		a.Exchange == b.Exchange && a.Queue == b.Queue && slices.Equal(a.RoutingKeys, b.RoutingKeys) && a.Declare == b.Declare &&
 		a.TLS == b.TLS
 }
 
-// checkAMQP names every value of the subscriptions that can't work.
+// checkAMQP names every value of the subscriptions that can't work. What a source has from the section is told once.
 func (c Config) checkAMQP() []error {
-	errs := checkSubscription("fetcher.amqp", c.AMQP)
+	common := faults(c.AMQP)
+	errs := at("fetcher.amqp", common)
 	for i, s := range c.Sources {
-		errs = append(errs, checkSubscription(fmt.Sprintf("fetcher.sources[%d].amqp", i), s.AMQP)...)
+		if s.AMQP != nil {
+			own := slices.DeleteFunc(faults(c.With(s).AMQP), func(fault string) bool { return slices.Contains(common, fault) })
+			errs = append(errs, at(fmt.Sprintf("fetcher.sources[%d].amqp", i), own)...)
+		}
 	}
 	return errs
 }
 
-func checkSubscription(section string, own *hub.AMQPConfig) []error {
-	if own == nil {
+// faults lists what is wrong with a section, each beginning with its key.
+func faults(c *hub.AMQPConfig) []string {
+	if c == nil {
 		return nil
 	}
-	err := own.Validate()
-	if err == nil {
-		return nil
+	if err := c.Validate(); err != nil {
+		return strings.Split(err.Error(), "\n")
 	}
-	var errs []error
-	for line := range strings.SplitSeq(err.Error(), "\n") {
-		errs = append(errs, fmt.Errorf("%s.%s", section, line))
+	return nil
+}
+
+func at(section string, faults []string) []error {
+	errs := make([]error, len(faults))
+	for i, fault := range faults {
+		errs[i] = fmt.Errorf("%s.%s", section, fault)
 	}
 	return errs
 }

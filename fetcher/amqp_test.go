@@ -153,3 +153,36 @@ func TestAFetcherThatIsOnMustBeComplete(t *testing.T) {
 		}
 	}
 }
+
+// What a source leaves out of its own section is the common one's, key by key; a user is not sent to a broker that has one.
+func TestASourceTakesWhatItLeavesOutFromTheSection(t *testing.T) {
+	t.Parallel()
+	common := DefaultAMQPConfig()
+	common.URLs, common.Username, common.Password = []string{"amqp://common"}, "hans", setting.NewSecret("pw")
+	common.Exchange, common.Declare = "jobs", false
+	own := func(change func(*hub.AMQPConfig)) *hub.AMQPConfig {
+		c := DefaultAMQPConfig()
+		change(&c)
+		return &c
+	}
+	for name, test := range map[string]struct {
+		own  *hub.AMQPConfig
+		want func(*hub.AMQPConfig)
+	}{
+		"nothing":    {nil, func(*hub.AMQPConfig) {}},
+		"a queue":    {own(func(c *hub.AMQPConfig) { c.Queue = "acme" }), func(c *hub.AMQPConfig) { c.Queue = "acme" }},
+		"an address": {own(func(c *hub.AMQPConfig) { c.URLs = []string{"amqp://own"} }), func(c *hub.AMQPConfig) { c.URLs = []string{"amqp://own"} }},
+		"a user":     {own(func(c *hub.AMQPConfig) { c.Username = "eva" }), func(c *hub.AMQPConfig) { c.Username, c.Password = "eva", setting.Secret{} }},
+		"a user of its own in the address": {own(func(c *hub.AMQPConfig) { c.URLs = []string{"amqp://eva:x@own"} }), func(c *hub.AMQPConfig) {
+			c.URLs, c.Username, c.Password = []string{"amqp://eva:x@own"}, "", setting.Secret{}
+		}},
+		"routing keys": {own(func(c *hub.AMQPConfig) { c.RoutingKeys = []string{"job.#"} }), func(c *hub.AMQPConfig) { c.RoutingKeys = []string{"job.#"} }},
+	} {
+		want := common
+		test.want(&want)
+		got := (Config{AMQP: &common}).With(SourceConfig{AMQP: test.own}).AMQP
+		if !sameAMQP(*got, want) {
+			t.Errorf("%s: %+v", name, *got)
+		}
+	}
+}

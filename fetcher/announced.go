@@ -49,6 +49,10 @@ func ParseAnnounced(body []byte) (*Announced, error) {
 	if err != nil {
 		return nil, err
 	}
+	return top.announced()
+}
+
+func (top body) announced() (*Announced, error) {
 	a := &Announced{JobID: top.jobID, Status: top.status}
 	if top.has("metadata") {
 		a.Metadata = top.object["metadata"]

@@ -72,7 +72,7 @@ func DefaultConfig() Config {
 // With returns the section as it holds for one source: its own values, and the section's where it has none.
 func (c Config) With(s SourceConfig) Config {
 	c.Sources = nil
-	c.AMQP, c.URL = or(s.AMQP, c.AMQP), or(s.URL, c.URL)
+	c.AMQP, c.URL = mergeAMQP(s.AMQP, c.AMQP), or(s.URL, c.URL)
 	if len(s.ExternalHMACKey) > 0 {
 		c.ExternalHMACKey = s.ExternalHMACKey
 	}

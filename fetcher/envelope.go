@@ -156,7 +156,7 @@ func (m *message) check() error {
 	if !m.legacy {
 		errs = append(errs, m.checkHeaders())
 	}
-	a, err := ParseAnnounced(m.body)
+	a, err := m.parts.announced()
 	if err != nil {
 		errs = append(errs, fmt.Errorf("contract: %w", err))
 	} else {

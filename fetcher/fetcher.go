@@ -101,6 +101,9 @@ func (f *Fetcher) Again(headers map[string]string, raw []byte, transport, origin
 	return f.verifier.Again(headers, raw, transport, origin)
 }
 
+// Section is where source i stands in the configuration, for people.
+func (f *Fetcher) Section(i int) string { return f.sources[i].key }
+
 // Store is the object store of source i, for people.
 func (f *Fetcher) Store(i int) string {
 	o := f.sources[i].config.Objects

@@ -22,7 +22,8 @@ const (
 	sealSize  = nonceSize + tagSize
 )
 
-// chunkSize is how much of an object is decoded at a time, in bytes; a multiple of four, so that chunks decode by themselves.
+// chunkSize is how much of an object is held undecoded, in bytes. One half is decoded while the other is read; each is a
+// multiple of four, so that it decodes by itself.
 const chunkSize = 1 << 20
 
 // lineEnd is what may follow the last digit of base64.
@@ -37,34 +38,82 @@ func encodedSize(size int64) int64 { return (size+sealSize+2)/3*4 + int64(lineEn
 var errEncoding = errors.New("not padded standard base64 on one line")
 
 // decode reads an object into buf, which holds decodedSize bytes of it, and returns what is sealed. Memory is that of
-// the decoded bytes and one chunk.
+// the decoded bytes and one chunk. Nothing is read from the object any more once it has returned.
 func decode(from io.Reader, buf []byte) ([]byte, error) {
-	chunk := make([]byte, min(chunkSize, len(buf)/3*4+8)) // a small object needs no whole one
-	n, ended := 0, false
+	return decodeBy(from, buf, min(chunkSize/2, len(buf)/3*4+8)) // a small object needs no whole half
+}
+
+// decodeBy is decode with halves of another size.
+func decodeBy(from io.Reader, buf []byte, half int) ([]byte, error) {
+	next := readAhead(from, make([]byte, half))
+	defer func() { <-next }()
+	d := decoding{into: buf}
+	var spare []byte
 	for {
-		text, last, err := fill(from, chunk)
-		if err != nil {
+		p := <-next
+		if p.err != nil {
+			return nil, p.err
+		}
+		if !p.last {
+			if spare == nil {
+				spare = make([]byte, half)
+			}
+			next, spare = readAhead(from, spare), p.text
+		}
+		if err := d.take(p.text, p.last); err != nil {
 			return nil, err
 		}
-		if last || ended {
-			text = bytes.TrimRight(text, "\r\n")
-		}
-		if len(text) > 0 {
-			if ended || n+len(text)/4*3 > len(buf) {
-				return nil, errEncoding
-			}
-			wrote, err := base64.StdEncoding.Decode(buf[n:], text)
-			// The decoder overlooks line breaks: they show in fewer bytes than the text stands for. Padding takes two at most.
-			short := len(text)/4*3 - wrote
-			if err != nil || len(text)%4 != 0 || short > 2 {
-				return nil, errEncoding
-			}
-			n, ended = n+wrote, short > 0
-		}
-		if last {
-			return buf[:n], nil
+		if p.last {
+			return buf[:d.n], nil
 		}
 	}
+}
+
+// piece is a part of an object as it was read.
+type piece struct {
+	text []byte
+	last bool
+	err  error
+}
+
+// readAhead reads one piece while its caller does something else. The caller must receive it before the reader goes, and may
+// receive again.
+func readAhead(from io.Reader, chunk []byte) <-chan piece {
+	next := make(chan piece, 1)
+	go func() {
+		defer close(next)
+		text, last, err := fill(from, chunk)
+		next <- piece{text, last, err}
+	}()
+	return next
+}
+
+// decoding is how far an object is decoded.
+type decoding struct {
+	into  []byte
+	n     int
+	ended bool // there was padding, or a line break that the decoder overlooked
+}
+
+// take decodes the next piece. Nothing but an end of line may follow the end.
+func (d *decoding) take(text []byte, last bool) error {
+	if last || d.ended {
+		text = bytes.TrimRight(text, "\r\n")
+	}
+	if len(text) == 0 {
+		return nil
+	}
+	if d.ended || d.n+len(text)/4*3 > len(d.into) {
+		return errEncoding
+	}
+	wrote, err := base64.StdEncoding.Decode(d.into[d.n:], text)
+	// The decoder overlooks line breaks: they show in fewer bytes than the text stands for. Padding takes two at most.
+	short := len(text)/4*3 - wrote
+	if err != nil || len(text)%4 != 0 || short > 2 {
+		return errEncoding
+	}
+	d.n, d.ended = d.n+wrote, short > 0
+	return nil
 }
 
 // fill reads until the chunk is full or the reader has come to its end. It is not io.ReadFull, which gives a body that broke

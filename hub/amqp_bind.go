@@ -48,11 +48,17 @@ func (a *AMQP) bindQueue(ctx context.Context, link *amqpLink) (*amqpBinding, err
 	if err := a.ensureRoute(ctx, b); err != nil {
 		return nil, err
 	}
-	if queue.Consumers > 0 {
-		a.log.Warn("the queue has other consumers, which take events away; an own connection that broke just now counts too",
-			"consumers", queue.Consumers)
+	// Exclusively: what another consumer takes is lost to this ledger. A queue with a single active consumer takes no
+	// exclusive one, and sees to it by itself.
+	err = a.consume(ctx, b, true)
+	switch {
+	case err == nil || !isAMQP(err, amqp.AccessRefused):
+	case queue.Consumers == 0:
+		err = a.consume(ctx, b, false)
+	default:
+		err = fmt.Errorf("queue %s has another consumer, perhaps another agent, and each agent needs a queue of its own: %w", a.config.Queue, err)
 	}
-	if err := a.consume(ctx, b); err != nil {
+	if err != nil {
 		return nil, err
 	}
 	return b, nil
@@ -158,7 +164,7 @@ func (a *AMQP) detail(b *amqpBinding) string {
 }
 
 // consume opens the channel of the binding and has it watched until close.
-func (a *AMQP) consume(ctx context.Context, b *amqpBinding) error {
+func (a *AMQP) consume(ctx context.Context, b *amqpBinding, exclusive bool) error {
 	var closed chan *amqp.Error
 	var cancelled chan string
 	err := b.link.within(ctx, func() (err error) {
@@ -170,7 +176,7 @@ func (a *AMQP) consume(ctx context.Context, b *amqpBinding) error {
 		if err = b.channel.Qos(amqpPrefetch, 0, false); err != nil {
 			return err
 		}
-		b.messages, err = b.channel.Consume(a.config.Queue, "", false, false, false, false, nil)
+		b.messages, err = b.channel.Consume(a.config.Queue, "", false, exclusive, false, false, nil)
 		return err
 	})
 	if err != nil {

@@ -250,32 +250,31 @@ func TestAMQPDrainReportsFaults(t *testing.T) {
 }
 
 // A queue with a single active consumer keeps its messages from every other one.
-func TestAMQPDrainDoesNotWaitForAnotherActiveConsumer(t *testing.T) {
+// What another consumer takes is lost to this ledger, so a queue that has one is refused.
+func TestAMQPAQueueBelongsToOneConsumer(t *testing.T) {
+	t.Parallel()
+	r := newRabbit(t).declare()
+	first := consume(t, r.config())
+	start(t, first, (&ledger{}).admit)
+	until(t, "the first to receive", isHealthy(first))
+	second := consume(t, r.config())
+	if err := second.Drain(t.Context(), (&ledger{}).admit); err == nil || !strings.Contains(err.Error(), "has another consumer") {
+		t.Errorf("the second one: %v", err)
+	}
+}
+
+// A queue with a single active consumer, as administrators make them for a standby, takes no exclusive one.
+func TestAMQPAQueueWithASingleActiveConsumerIsTaken(t *testing.T) {
 	t.Parallel()
 	r := newRabbit(t).declareExchange()
-	conn, err := amqp.Dial(r.url())
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer func() { _ = conn.Close() }()
-	ch, err := conn.Channel()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err = ch.QueueDeclare(r.queue, true, false, false, false, amqp.Table{"x-single-active-consumer": true}); err != nil {
-		t.Fatal(err)
-	}
-	if err := errors.Join(ch.QueueBind(r.queue, "#", r.exchange, false, nil), ch.Qos(1, 0, false)); err != nil {
-		t.Fatal(err)
-	}
-	taken, err := ch.Consume(r.queue, "", false, false, false, false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r.client(func(ch *amqp.Channel) error {
+		_, err := ch.QueueDeclare(r.queue, true, false, false, false, amqp.Table{"x-single-active-consumer": true})
+		return errors.Join(err, ch.QueueBind(r.queue, "#", r.exchange, false, nil))
+	})
 	r.publish("a", "b")
-	<-taken
-	if err := consume(t, r.config()).Drain(t.Context(), (&ledger{}).admit); err == nil || !strings.Contains(err.Error(), "1 events wait") {
-		t.Errorf("%v", err)
+	l := &ledger{}
+	if err := consume(t, r.config()).Drain(t.Context(), l.admit); err != nil || !l.has("a", "b")() {
+		t.Errorf("%v, has %v", err, l.admitted())
 	}
 }
 

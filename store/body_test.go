@@ -23,7 +23,8 @@ func job(id string) Key { return Key{Job, id} }
 func signedEvent(id, name, receipt, body string) Admission {
 	return Admission{
 		Feed: Jobs, EventID: id, EventName: name, Receipt: job(receipt), Transport: "amqp", Origin: "recibo.jobs",
-		Source: "//lerian.fetcher/worker", Tenant: "acme", Body: json.RawMessage(body), Headers: map[string]string{"t": "1"}, Data: []byte(body),
+		Source: "//lerian.fetcher/worker", Tenant: "acme",
+		Body: json.RawMessage(body), Headers: map[string]string{"t": "1"}, Data: []byte(body),
 	}
 }
 
@@ -118,7 +119,8 @@ func TestAConflictOfBodiesIsQuarantinedOnceHoweverOftenItComes(t *testing.T) {
 		t.Fatalf("%d entries, %v", len(entries), err)
 	}
 	q := entries[0]
-	if q.Times != 4 || string(q.Data) != bodyB || q.Feed != Jobs || q.Receipt != job("j1") || !strings.HasSuffix(q.Reason, "with another body") {
+	if q.Times != 4 || string(q.Data) != bodyB || q.Feed != Jobs || q.Receipt != job("j1") ||
+		!strings.HasSuffix(q.Reason, "with another body") {
 		t.Errorf("entry %+v", q)
 	}
 	// A third body is news.
@@ -214,7 +216,8 @@ func TestARecordFromBeforeThereWereDigestsIsRead(t *testing.T) {
 		tx.put(eventBucket, key, bytes.Clone(data[:len(data)-1]))
 	})
 	e, err := l.Event(t.Context(), Reports, "e1")
-	if err != nil || e.Receipt != report("r1") || e.Name != "report.finished" || e.Transport != "nats" || e.Source != "//lerian/reporter" {
+	if err != nil || e.Receipt != report("r1") || e.Name != "report.finished" || e.Transport != "nats" ||
+		e.Source != "//lerian/reporter" {
 		t.Fatalf("%+v, %v", e, err)
 	}
 	l.admit([]Admission{event("e1", "r1"), event("e1", "r2")}, Repeated, Conflict)
@@ -230,7 +233,9 @@ func TestARecordFromBeforeThereWereDigestsIsRead(t *testing.T) {
 // TestAnEventRecordThatEndsEarlyIsDamage, wherever it ends: only a whole text may be missing, and that at the end.
 func TestAnEventRecordThatEndsEarlyIsDamage(t *testing.T) {
 	t.Parallel()
-	whole := encodeEvent(&EventRecord{Name: "job.completed", Receipt: job("j1"), Transport: "amqp", Origin: "q", Source: "s", id: "c1", digest: "0123456789abcdef"})
+	whole := encodeEvent(&EventRecord{
+		Name: "job.completed", Receipt: job("j1"), Transport: "amqp", Origin: "q", Source: "s", id: "c1", digest: "0123456789abcdef",
+	})
 	if e, err := decodeEvent(whole); err != nil || e.digest != "0123456789abcdef" {
 		t.Fatalf("%+v, %v", e, err)
 	}

@@ -38,6 +38,17 @@ type Quarantined struct {
 // Open reports whether the entry waits for a decision.
 func (q *Quarantined) Open() bool { return q.DroppedAt.IsZero() && q.ReleasedAt.IsZero() }
 
+// Closed says what became of an entry, empty while it is open.
+func (q *Quarantined) Closed() string {
+	switch {
+	case !q.ReleasedAt.IsZero():
+		return "released " + q.ReleasedAt.UTC().Format(time.RFC3339)
+	case !q.DroppedAt.IsZero():
+		return "dropped " + q.DroppedAt.UTC().Format(time.RFC3339) + ": " + q.Dropped
+	}
+	return ""
+}
+
 // Quarantine returns entries with an id above after, oldest first, released and dropped ones included. It may return
 // fewer than limit while there are more; none means the end. With a *DamagedError that names a row, the other rows of the
 // page are returned too.
