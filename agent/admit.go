@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	"recibo/hub"
 	"recibo/store"
@@ -32,7 +33,7 @@ func (a *Agent) Admit(ctx context.Context, batch []hub.Delivery) ([]hub.Outcome,
 			a.counts.rejected.Add(1)
 			a.Log.Warn("event refused: not authentic", "origin", d.Origin, "reason", d.Reason)
 		default:
-			admissions = append(admissions, admission(d))
+			admissions = append(admissions, a.admission(d))
 			index = append(index, i)
 		}
 	}
@@ -84,7 +85,7 @@ func (a *Agent) quarantineFull(ctx context.Context, batch []hub.Delivery) (bool,
 	return stats.Quarantined >= maxUnproven, err
 }
 
-func admission(d hub.Delivery) store.Admission {
+func (a *Agent) admission(d hub.Delivery) store.Admission {
 	e := d.Event
 	adm := store.Admission{
 		Feed:      store.Reports,
@@ -100,6 +101,10 @@ func admission(d hub.Delivery) store.Admission {
 		adm.Feed, adm.Receipt.Kind = store.Jobs, store.Job
 		if d.Verdict == hub.Accept {
 			adm.Body = e.Data // signed: it is what the job is settled from
+			if a.Fetcher != nil && a.Fetcher.Sources() > 1 {
+				// The source is not signed, and two may share a key: a copy under another one must not hide the genuine event.
+				adm.Mark = "\n" + strconv.Itoa(a.Fetcher.Find(e.Source, e.Tenant))
+			}
 		}
 	}
 	// The bytes go along in any case: the ledger keeps them only of what it quarantines.

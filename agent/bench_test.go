@@ -202,7 +202,7 @@ func settleAll(b *testing.B, o Options, deliveries []hub.Delivery) time.Duration
 	asked := map[store.Key]uint64{}
 	for batch := range slices.Chunk(deliveries, 256) {
 		for _, d := range batch {
-			asked[admission(d).Receipt] = 1
+			asked[a.admission(d).Receipt] = 1
 		}
 		if _, err := a.Admit(ctx, batch); err != nil {
 			b.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"time"
 
+	"recibo/fetcher"
 	"recibo/rest"
 	"recibo/store"
 )
@@ -15,6 +16,16 @@ import (
 func (a *Agent) failed(ctx context.Context, t *transfer, err error) {
 	if ctx.Err() != nil || ofService(err) {
 		a.interrupted(ctx, t, err)
+		return
+	}
+	var result *fetcher.ResultError
+	if errors.As(err, &result) && result.Blameless() {
+		a.Log.Warn("a result can't be had now; it stays due", "job", t.key.ID, "error", err)
+		a.settle(ctx, t, func(t *transfer, r *store.Receipt) {
+			t.describedOn(r)
+			a.waitWithoutBlame(r, err)
+		})
+		a.finish(t)
 		return
 	}
 	var retryAt time.Time

@@ -7,6 +7,7 @@ import (
 	"net/http/httptest"
 	"net/http/httputil"
 	"net/url"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -76,6 +77,7 @@ const (
 	ofStore  troubleOf = iota // its gate closes, and no job pays for it
 	ofResult                  // an attempt is counted, and others follow
 	ofPeople                  // parked at once
+	ofNobody                  // not known yet: no gate closes, and no job pays for it
 )
 
 // objectFault is a fault of an object store, or of what is in it.
@@ -89,7 +91,8 @@ type objectFault struct {
 func objectFaults() map[string]objectFault {
 	return map[string]objectFault{
 		"down":            {func(s *spoiled) { s.f.Objects.Down(true) }, ofStore, "unreachable", 0},
-		"no access":       {func(s *spoiled) { s.f.Objects.DenyAll(true) }, ofStore, "403 AccessDenied", 0},
+		"no access":       {func(s *spoiled) { s.f.Objects.DenyAll(true) }, ofNobody, "403 AccessDenied", 0},
+		"no such user":    {func(s *spoiled) { s.f.Objects.Fail(-1, http.StatusUnauthorized) }, ofStore, "not authorised", 0},
 		"server error":    {func(s *spoiled) { s.f.Objects.Fail(-1, http.StatusInternalServerError) }, ofStore, "500", 0},
 		"unavailable":     {func(s *spoiled) { s.f.Objects.Fail(-1, http.StatusServiceUnavailable) }, ofStore, "503", 0},
 		"no such bucket":  {func(s *spoiled) { s.front.meets(noSuchBucket) }, ofStore, "NoSuchBucket", 0},
@@ -185,6 +188,8 @@ func TestFaultsOfAnObjectStore(t *testing.T) {
 				s.spent(3, test.reason)
 			case ofPeople:
 				s.spent(1, test.reason)
+			case ofNobody:
+				s.unclear(test.reason)
 			}
 			s.holds()
 			attempts := s.receiptOf(jobKey(s.job.ID)).Attempts
@@ -201,7 +206,7 @@ func TestFaultsOfAnObjectStore(t *testing.T) {
 			}
 			s.soundJob(0, s.job.ID)
 			s.holds(s.job.ID + ".json")
-			if failed := notes(r, "attempt ") + notes(r, "parked: "); test.class == ofStore && failed > 0 {
+			if failed := notes(r, "attempt ") + notes(r, "parked: "); (test.class == ofStore || test.class == ofNobody) && failed > 0 {
 				t.Errorf("the store's trouble was held against the job:\n%s", describeReceipt(r))
 			}
 		})
@@ -225,6 +230,56 @@ func newSpoiled(t *testing.T) *spoiled {
 	s.good, _ = s.f.Objects.Get(s.key)
 	s.work()
 	return s
+}
+
+// unclear waits until the job waits with the reason, and checks that neither it nor the store has paid for it.
+func (s *spoiled) unclear(reason string) {
+	s.t.Helper()
+	r := s.untilJob(s.job.ID, "the reason", func(r *store.Receipt) bool { return strings.Contains(r.Reason, reason) })
+	if r.State != store.Pending || r.Attempts != 0 || r.Due.IsZero() {
+		s.t.Errorf("waits with:\n%s", describeReceipt(r))
+	}
+	for _, g := range s.Agent.Fetcher.Gates() {
+		if !g.Open {
+			s.t.Errorf("the gate of %s is closed: %s", g.Service, g.Reason)
+		}
+	}
+}
+
+// TestObjectsThatAreDeniedHoldUpNoOthers: a store says of an object that is not there that it is denied, to whoever may not
+// list the bucket. A dozen of them come before anything could be read.
+func TestObjectsThatAreDeniedHoldUpNoOthers(t *testing.T) {
+	t.Parallel()
+	s := newSpoiled(t)
+	var denied, good []string
+	for range 12 {
+		denied = append(denied, s.ended(0, sandbox.Job{}).ID)
+	}
+	for range 10 {
+		good = append(good, s.ended(0, sandbox.Job{}).ID)
+	}
+	s.front.meets(func(w http.ResponseWriter, r *http.Request) bool {
+		if !slices.ContainsFunc(denied, func(id string) bool { return strings.Contains(r.URL.Path, id) }) {
+			return false
+		}
+		w.WriteHeader(http.StatusForbidden)
+		if r.Method != http.MethodHead {
+			_, _ = w.Write([]byte("<Error><Code>AccessDenied</Code><Message>Access Denied</Message></Error>"))
+		}
+		return true
+	})
+	for _, id := range append(denied, good...) {
+		s.announced(s.message(0, id, sandbox.Emission{}))
+	}
+	for _, id := range good {
+		s.untilJob(id, "delivery beside those that are denied", in(store.Delivered))
+	}
+	for _, id := range denied {
+		r := s.untilJob(id, "the reason", func(r *store.Receipt) bool { return r.Reason != "" })
+		if r.State == store.Delivered || !strings.Contains(r.Reason, "403 AccessDenied") {
+			t.Errorf("waits with:\n%s", describeReceipt(r))
+		}
+	}
 }
 
 // held waits until the store's gate is closed and was probed in vain, and checks that the job has paid nothing.

@@ -7,6 +7,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -141,4 +142,27 @@ func TestALargeFileOfJobs(t *testing.T) {
 		t.Errorf("%d commits for ids that are on record", got)
 	}
 	t.Logf("%d ids: %s, and %s when they are on record", n, first.Round(time.Millisecond), time.Since(begun).Round(time.Millisecond))
+}
+
+// A file that is none, or has no end, holds up nothing.
+func TestAJobsFileThatIsNone(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	pipe, large := filepath.Join(dir, "pipe"), filepath.Join(dir, "large")
+	if err := syscall.Mkfifo(pipe, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(large, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Truncate(large, 1<<30); err != nil {
+		t.Fatal(err)
+	}
+	h := newHouse(t, jobs())
+	for file, want := range map[string]string{pipe: "no regular file", large: "no more than", dir: "no regular file"} {
+		h.JobsFile = file
+		if err := h.ExpectListed(t.Context()); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v", filepath.Base(file), err)
+		}
+	}
 }

@@ -85,7 +85,7 @@ func (a *Agent) Release(ctx context.Context, q *store.Quarantined, report string
 		if d.Verdict != hub.Accept {
 			return store.Key{}, 0, fmt.Errorf("%w: %s", ErrNotVerified, d.Reason)
 		}
-		adm = admission(d)
+		adm = a.admission(d)
 	}
 	if adm.EventID == "" || len(adm.EventID) > maxEventID { // it gets an id that its entry is known by
 		adm.EventID = fmt.Sprintf("quarantine-%d", q.ID)

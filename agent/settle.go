@@ -62,6 +62,10 @@ func (a *Agent) start(ctx context.Context, t *transfer) (*store.Receipt, bool) {
 		a.interrupted(ctx, t, err)
 		return nil, false
 	}
+	if r.Due.IsZero() {
+		a.finish(t) // it was settled between the look at the ledger that found it due and now
+		return nil, false
+	}
 	t.generation = r.Generation
 	if len(a.outlets) > 0 {
 		t.outlet = a.outletOf(r)

@@ -2,8 +2,11 @@ package agent
 
 import (
 	"context"
+	"fmt"
+	"io"
 	"os"
 	"strings"
+	"syscall"
 	"time"
 
 	"recibo/fetcher"
@@ -78,6 +81,9 @@ func (a *Agent) expectJobsOnSchedule(ctx context.Context) {
 	}
 }
 
+// maxJobsFile is some 800,000 ids, in bytes.
+const maxJobsFile = 32 << 20
+
 // jobsFileEvery is how often the file is looked at.
 const jobsFileEvery = 10 * time.Second
 
@@ -90,16 +96,26 @@ func (a *Agent) ExpectListed(ctx context.Context) error {
 }
 
 func (a *Agent) expectListed(ctx context.Context, seen *jobsFile) error {
-	info, err := os.Stat(a.JobsFile)
+	file, err := os.OpenFile(a.JobsFile, os.O_RDONLY|syscall.O_NONBLOCK, 0) // a pipe must not make it wait
 	if err != nil {
 		return err
+	}
+	defer func() { _ = file.Close() }() // only read from
+	info, err := file.Stat()
+	switch {
+	case err != nil:
+		return err
+	case !info.Mode().IsRegular():
+		return fmt.Errorf("%s is no regular file", a.JobsFile)
+	case info.Size() > maxJobsFile:
+		return fmt.Errorf("%s has %d bytes, and no more than %d are read", a.JobsFile, info.Size(), maxJobsFile)
 	}
 	now := jobsFile{changed: info.ModTime(), size: info.Size()}
 	if now.changed.Equal(seen.changed) && now.size == seen.size {
 		seen.trouble = "" // told anew when it comes again
 		return nil
 	}
-	data, err := os.ReadFile(a.JobsFile)
+	data, err := io.ReadAll(io.LimitReader(file, maxJobsFile))
 	if err != nil {
 		return err
 	}

@@ -125,8 +125,13 @@ func checkObjects(ctx context.Context, f *fetcher.Fetcher, i int, known fetcher.
 	err := f.Check(ctx, i)
 	var answer *fetcher.ResultError
 	switch {
-	case errors.As(err, &answer) && answer.Kind == fetcher.Auth && known.JobID != "":
+	case errors.As(err, &answer) && answer.Kind == fetcher.Denied && known.JobID != "":
 		err = nil // it may not list the bucket; the stored result shows whether it may read
+	case errors.As(err, &answer) && answer.Kind == fetcher.Denied:
+		r.Verdict = warning
+		r.Detail += "; it denies an object that is not there, as stores do to whoever may not list the bucket, or may read nothing"
+		r.Remedy = "the first result that comes home shows that the access key may read"
+		return r
 	case err != nil:
 		r.Verdict, r.Detail = bad, err.Error()
 		r.Remedy = "look at " + f.Section(i) + ".objects: endpoint, bucket, access key and its right to read"

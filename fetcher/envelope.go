@@ -81,7 +81,7 @@ func (v *Verifier) Delivery(m hub.Message, r Route) hub.Delivery {
 		return judged(d, hub.Quarantine, err.Error())
 	}
 	msg.describe(&d.Event)
-	d.Event.ID = msg.id()
+	d.Event.ID = strings.ToLower(msg.id()) // one job in two spellings of its id is one job
 	if err := msg.check(); err != nil {
 		return judged(d, hub.Quarantine, strings.ReplaceAll(err.Error(), "\n", "; "))
 	}

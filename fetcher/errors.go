@@ -24,10 +24,11 @@ const (
 	BadSeal                 // no storage key opens it: another key is needed, or a bit is wrong
 	BadLength               // another length than announced
 	BadHMAC                 // another content than announced
+	Denied                  // refused: it may be missing, or all may be refused; only other objects tell
 )
 
 var kindNames = [...]string{"unreachable", "not authorised", "server trouble", "missing", "broken off", "too large", "no key",
-	"bad path", "bad encoding", "can't be opened", "wrong length", "wrong HMAC"}
+	"bad path", "bad encoding", "can't be opened", "wrong length", "wrong HMAC", "denied"}
 
 // String names the kind in lower case.
 func (k Kind) String() string {
@@ -45,6 +46,7 @@ type ResultError struct {
 	Err   error
 
 	badTLS bool // of Unreachable: certificates are in the way, which a person must mend
+	denied bool // of Auth: the access key is known, and may not read this object
 }
 
 // Service reports whether this is the object store's trouble, which spends nobody's budget.
@@ -55,6 +57,10 @@ func (e *ResultError) Service() bool { return e.Kind <= Server }
 func (e *ResultError) Hopeless() bool {
 	return e.Kind == TooLarge || e.Kind == NoKey || e.Kind == BadPath
 }
+
+// Blameless reports whether it is not known whose trouble it is: neither the object's budget nor the store's gate is to
+// suffer for it.
+func (e *ResultError) Blameless() bool { return e.Kind == Denied }
 
 // Unwrap returns the cause.
 func (e *ResultError) Unwrap() error { return e.Err }

@@ -63,7 +63,13 @@ func TestAStoreInTroubleMeetsOneProbeAtATime(t *testing.T) {
 		kind rest.Kind
 	}{
 		"resets connections": {(*sandbox.Objects).Down, rest.Unreachable},
-		"denies access":      {(*sandbox.Objects).DenyAll, rest.Auth},
+		"refuses the access key": {func(o *sandbox.Objects, down bool) {
+			if down {
+				o.Fail(-1, http.StatusUnauthorized)
+			} else {
+				o.Fail(0, 0)
+			}
+		}, rest.Auth},
 		"answers 503": {func(o *sandbox.Objects, down bool) {
 			if down {
 				o.Fail(-1, http.StatusServiceUnavailable)
@@ -197,7 +203,7 @@ func TestHowLongAStoreIsLeftAlone(t *testing.T) {
 		want   []time.Duration
 	}{
 		"server trouble":       {answer(503, s3Error("SlowDown")), nil, []time.Duration{1, 2, 4, 8}},
-		"for a person to mend": {answer(403, s3Error("AccessDenied")), nil, []time.Duration{24, 24}},
+		"for a person to mend": {answer(403, s3Error("InvalidAccessKeyId")), nil, []time.Duration{24, 24}},
 		"a certificate": {nil, func(c *Config) { c.Objects.Endpoint = strings.Replace(c.Objects.Endpoint, "http", "https", 1) },
 			[]time.Duration{24, 24}},
 		"nothing listens": {nil, func(c *Config) { c.Objects.Endpoint = "http://127.0.0.1:1" }, []time.Duration{1, 2}},

@@ -125,7 +125,7 @@ func (j *job) failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
 	}
-	e := *j.store.classify(ctx, err)
+	e := *j.store.ofOne(ctx, j.key, j.store.classify(ctx, err))
 	e.JobID, e.Err = j.JobID, fmt.Errorf("object %s: %w", j.key, e.Err)
 	return &e
 }

@@ -73,8 +73,8 @@ func newObjects(c ObjectsConfig, rc rest.Config, proxy proxyFunc, gate *rest.Gat
 	return o, nil
 }
 
-// size asks how large an object is, in bytes. A bucket that is missing looks like a missing object at first: only the
-// answer to a GET has a body that tells.
+// size asks how large an object is, in bytes. A bucket that is missing looks like a missing object at first, and a wrong
+// access key like an object that is not ours: only the answer to a GET has a body that tells.
 func (o *objects) size(ctx context.Context, key string) (int64, error) {
 	if err := o.authorised(); err != nil {
 		return 0, err
@@ -83,11 +83,7 @@ func (o *objects) size(ctx context.Context, key string) (int64, error) {
 	if err == nil {
 		return info.Size, nil
 	}
-	switch trouble := o.classify(ctx, err); {
-	case trouble.Kind == Auth && o.readsOthers(ctx, key):
-		// Stores say so of an object that is not there to whoever may not list the bucket.
-		return 0, &ResultError{Kind: Missing, Err: fmt.Errorf("%w; others can be read: it is not there, or not ours", trouble.Err)}
-	case trouble.Kind != Missing:
+	if e := o.classify(ctx, err); e.Kind != Missing && !e.denied {
 		return 0, err
 	}
 	body, err := o.get(ctx, key, -1)
@@ -96,6 +92,23 @@ func (o *objects) size(ctx context.Context, key string) (int64, error) {
 	}
 	_ = body.Close()
 	return 0, &ResultError{Kind: Broken, Err: errors.New("the object appeared while it was looked for")}
+}
+
+// ofOne says that it is one object's trouble which looks like the store's, where another can be read. Before any was, a
+// refusal of one may be either: stores refuse whoever may not list the bucket an object that is not there.
+func (o *objects) ofOne(ctx context.Context, key string, e *ResultError) *ResultError {
+	switch {
+	case !e.Service():
+	case o.readsOthers(ctx, key):
+		kind := Broken
+		if e.Kind == Auth {
+			kind = Missing
+		}
+		return &ResultError{Kind: kind, Err: fmt.Errorf("%w; others can be read", e.Err)}
+	case e.denied:
+		return &ResultError{Kind: Denied, Err: e.Err}
+	}
+	return e
 }
 
 // readsOthers reports whether an object that was read before can still be read, so that a refusal is about this one.
@@ -181,7 +194,7 @@ func (o *objects) classify(ctx context.Context, err error) *ResultError {
 		return &ResultError{Kind: Unreachable, Err: o.harmless(err), badTLS: rest.KindOf(err) == rest.BadTLS}
 	}
 	e := &ResultError{Err: o.harmless(fmt.Errorf("%d %s: %s", answer.StatusCode, answer.Code, answer.Error()))}
-	e.Kind = kindOf(answer.Code, answer.StatusCode)
+	e.Kind, e.denied = kindOf(answer.Code, answer.StatusCode), answer.Code == "AccessDenied"
 	return e
 }
 

@@ -17,7 +17,7 @@ import (
 
 func TestKindsSayWhoseTroubleItIs(t *testing.T) {
 	t.Parallel()
-	for kind := Unreachable; kind <= BadHMAC; kind++ {
+	for kind := Unreachable; kind <= Denied; kind++ {
 		e := &ResultError{Kind: kind, JobID: jobID}
 		service := kind == Unreachable || kind == Auth || kind == Server
 		hopeless := kind == TooLarge || kind == NoKey || kind == BadPath
@@ -49,8 +49,10 @@ func TestTheStoresTroubleIsNotTheObjects(t *testing.T) {
 		want  Kind
 	}{
 		"401":                        {answer(401, ""), 1, Auth},
-		"access denied":              {answer(403, s3Error("AccessDenied")), 1, Auth},
-		"403 of a proxy":             {answer(403, "<html>no</html>"), 1, Auth},
+		"unknown access key":         {answer(403, s3Error("InvalidAccessKeyId")), 2, Auth},
+		"clocks differ":              {answer(403, s3Error("RequestTimeTooSkewed")), 2, Auth},
+		"access denied":              {answer(403, s3Error("AccessDenied")), 2, Denied},
+		"403 of a proxy":             {answer(403, "<html>no</html>"), 2, Denied},
 		"500":                        {answer(500, s3Error("InternalError")), 1, Server},
 		"slow down":                  {answer(503, s3Error("SlowDown")), 1, Server},
 		"429":                        {answer(429, ""), 1, Server},
@@ -218,7 +220,7 @@ func TestARefusalIsTheObjectsWhereOthersCanBeRead(t *testing.T) {
 		}
 		return e.Kind
 	}
-	if got := kind(gone); got != Auth {
+	if got := kind(gone); got != Denied {
 		t.Errorf("before anything was read: %s", got)
 	}
 	if _, err := fetch(t.Context(), r, good); err != nil {
@@ -228,10 +230,10 @@ func TestARefusalIsTheObjectsWhereOthersCanBeRead(t *testing.T) {
 		t.Errorf("others can be read: %s", got)
 	}
 	denied = true
-	if got := kind(gone); got != Auth {
+	if got := kind(gone); got != Denied {
 		t.Errorf("nothing can be read any more: %s", got)
 	}
-	if got := kind(good); got != Auth {
+	if got := kind(good); got != Denied {
 		t.Errorf("nothing can be read any more, not the known one either: %s", got)
 	}
 }

@@ -68,8 +68,8 @@ func (a *AMQP) drain(ctx context.Context, b *amqpBinding, admit AdmitFunc) error
 	}
 }
 
-// lookAgain asks for the queue's backlog, and binds the queue once its exchange has come to be. A missing right is not tried
-// again before the next binding: the broker logs each refusal.
+// lookAgain asks for the queue's backlog, and binds the queue again, since the exchange may have come to be, or been declared
+// anew without its bindings. A missing right is not tried again before the next binding: the broker logs each refusal.
 func (a *AMQP) lookAgain(ctx context.Context, b *amqpBinding) error {
 	queue, err := a.inspect(ctx, b.link)
 	if err != nil {
@@ -77,12 +77,17 @@ func (a *AMQP) lookAgain(ctx context.Context, b *amqpBinding) error {
 	}
 	b.backlog = uint64(max(queue.Messages, 0))
 	a.left(b.backlog)
-	if b.route != routeMissing {
+	before := b.route
+	if before == routeUnknown {
 		a.works(b) // a Drain beside Run may have said otherwise
 		return nil
 	}
 	if err := a.ensureRoute(ctx, b); err != nil {
 		return b.explain(err)
+	}
+	if b.route == before && b.route == routeBound {
+		a.works(b)
+		return nil
 	}
 	a.announce(b)
 	return nil

@@ -23,6 +23,7 @@ type Admission struct {
 	// Body is what the receipt is settled from, a JSON value: it is kept with the receipt, and an event with the same id and
 	// another body is a conflict. Nil for an event that is only a hint.
 	Body json.RawMessage
+	Mark string // with Body: what else tells events of one id apart
 
 	Headers map[string]string // with Data: what is kept if the event turns out to contradict an earlier one
 	Data    []byte
@@ -145,8 +146,10 @@ func (a *Admission) digest() string {
 	if a.Body == nil {
 		return ""
 	}
-	sum := sha256.Sum256(a.Body)
-	return string(sum[:16])
+	h := sha256.New()
+	h.Write(a.Body)
+	h.Write([]byte(a.Mark))
+	return string(h.Sum(nil)[:16])
 }
 
 // known is the event that was admitted under this key before. A record that can't be read suppresses nothing: admitting
@@ -226,7 +229,7 @@ func makeDue(r *Receipt, now time.Time) {
 func (in *intake) conflict(a *Admission, known *EventRecord) {
 	reason := fmt.Sprintf("id admitted before as %s of %s, now as %s of %s", known.Name, known.Receipt, a.EventName, a.Receipt)
 	if known.Name == a.EventName && known.Receipt == a.Receipt {
-		reason = fmt.Sprintf("id admitted before as %s of %s with another body", known.Name, known.Receipt)
+		reason = fmt.Sprintf("id admitted before as %s of %s with another body or source", known.Name, known.Receipt)
 	}
 	if fresh := in.keep(a.entry(Quarantined{Reason: reason})); !fresh {
 		return

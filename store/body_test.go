@@ -120,7 +120,7 @@ func TestAConflictOfBodiesIsQuarantinedOnceHoweverOftenItComes(t *testing.T) {
 	}
 	q := entries[0]
 	if q.Times != 4 || string(q.Data) != bodyB || q.Feed != Jobs || q.Receipt != job("j1") ||
-		!strings.HasSuffix(q.Reason, "with another body") {
+		!strings.HasSuffix(q.Reason, "with another body or source") {
 		t.Errorf("entry %+v", q)
 	}
 	// A third body is news.
