@@ -15,8 +15,9 @@ const (
 	extEncrypted = "json.enc"
 )
 
-// receiveResult brings the result of a job into the staging folder. Only what was opened and verified is written there,
-// and its memory is given back once it is on disk. The permit for the object store is used up in any case.
+// receiveResult brings the result of a job into the staging folder, where it is written while it is verified: what turns out
+// to be another one is thrown away. Its memory is given back once it is on disk. The permit for the object store is used up
+// in any case.
 func (a *Agent) receiveResult(ctx context.Context, t *transfer) (*received, error) {
 	rec := &received{ext: extResult, rows: t.described.result.RowCount, hmac: t.described.result.HMAC}
 	a.counts.downloads.Add(1)

@@ -1,6 +1,6 @@
 // Package fetcher takes the results of Fetcher's extraction jobs. It guarantees that an accepted message was signed with
-// a key of the source it claims, for this job, tenant and route; and that a result is given on only after its seal was
-// opened, its length compared and its HMAC verified, within the memory that is set aside for results.
+// a key of the source it claims, for this job, tenant and route; and that a result is reported as had only after its seal
+// was opened, its length compared and its HMAC verified, within the memory that is set aside for results.
 package fetcher
 
 import (

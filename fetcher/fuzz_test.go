@@ -168,7 +168,7 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// FuzzFetch wants nothing given on but the plaintext that was sealed and announced, whatever the store has in its place.
+// FuzzFetch wants nothing had but the plaintext that was sealed and announced, whatever the store has in its place.
 func FuzzFetch(f *testing.F) {
 	var object []byte // one call at a time
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -207,7 +207,7 @@ func FuzzFetch(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		given := false
+		given, asAnnounced := false, (longer == 0 || w.Result.SizeBytes < 0) && hmacFlip == 0
 		err = r.Fetch(t.Context(), 0, w, func(got []byte, _ Proof) error {
 			given = true
 			if !bytes.Equal(got, plaintext) {
@@ -215,14 +215,15 @@ func FuzzFetch(f *testing.F) {
 			}
 			return nil
 		})
-		asAnnounced := (longer == 0 || w.Result.SizeBytes < 0) && hmacFlip == 0
 		switch {
-		case given != (err == nil):
-			t.Errorf("given: %v, %v", given, err)
-		case given && !asAnnounced:
-			t.Errorf("given, though %d bytes and HMAC %s were announced", w.Result.SizeBytes, w.Result.HMAC)
-		case !given && asAnnounced && flip == 0 && cut%uint(len(seal(t, keyB, plaintext))) == 0:
-			t.Errorf("not given, though nothing is wrong: %v", err)
+		case err == nil && !given:
+			t.Error("had, and not given")
+		case err == nil && !asAnnounced:
+			t.Errorf("had, though %d bytes and HMAC %s were announced", w.Result.SizeBytes, w.Result.HMAC)
+		case err != nil && given && hmacFlip == 0:
+			t.Errorf("given: %v", err)
+		case err != nil && asAnnounced && flip == 0 && cut%uint(len(seal(t, keyB, plaintext))) == 0:
+			t.Errorf("not had, though nothing is wrong: %v", err)
 		}
 	})
 }

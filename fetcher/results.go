@@ -19,7 +19,7 @@ type Proof string
 
 // The proofs.
 const (
-	Verified Proof = "aes-gcm+hmac" // the seal was opened, length and HMAC are those announced
+	Verified Proof = "aes-gcm+hmac" // the seal was opened, length and HMAC are those announced: see Results.Fetch
 	Sealed   Proof = "sealed"       // as it is stored: nothing of it could be verified without a storage key
 )
 
@@ -115,10 +115,11 @@ type Wanted struct {
 	Result Result
 }
 
-// Fetch gives a result to deliver, once it is opened and verified; what deliver returns is returned. It uses up one
-// Acquire, whatever it returns. It waits for its share of fetcher.memory: the share of a result that is larger than all of
-// it is all of it, so that it runs alone. The plaintext is wiped when deliver returns and must not be kept. Other errors
-// are *ResultError, or ctx.Err().
+// Fetch gives a result to deliver, once its seal is opened and its length compared; what deliver returns is returned. Its
+// HMAC is verified while deliver runs: until Fetch has returned nil, whatever deliver made of the plaintext is nothing that
+// anybody may see, and after an error it must be thrown away. Fetch uses up one Acquire, whatever it returns. It waits for
+// its share of fetcher.memory: the share of a result that is larger than all of it is all of it, so that it runs alone. The
+// plaintext must not be changed, and must not be kept: it is wiped in the end. Other errors are *ResultError, or ctx.Err().
 func (r *Results) Fetch(ctx context.Context, i int, w Wanted, deliver func(plaintext []byte, proof Proof) error) error {
 	j, err := r.job(i, w)
 	if err == nil && j.source.storage.empty() {

@@ -172,6 +172,19 @@ func TestAnErrorOfTheCallerComesBackAsItIs(t *testing.T) {
 	}
 }
 
+// What was made of a plaintext counts for nothing where that is another one, whether or not its caller has come to know.
+func TestAWrongHMACGoesBeforeWhatTheCallerSays(t *testing.T) {
+	t.Parallel()
+	d := openDepot(t)
+	d.put(t, resultPath, seal(t, keyB, plaintext))
+	w := wanted(plaintext)
+	w.Result.HMAC = macOf(keyC, string(plaintext))
+	for _, says := range []error{nil, errors.New("disk full")} {
+		err := results(t, d.config()).Fetch(t.Context(), 0, w, func([]byte, Proof) error { return says })
+		expect(t, fmt.Sprint(says), nil, err, BadHMAC)
+	}
+}
+
 func TestThePlaintextIsWipedAfterDelivery(t *testing.T) {
 	t.Parallel()
 	d := openDepot(t)
