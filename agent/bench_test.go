@@ -220,7 +220,7 @@ func settleAll(b *testing.B, o Options, deliveries []hub.Delivery) time.Duration
 	}
 	stop()
 	wg.Wait()
-	for _, err := range []error{a.Folder.Close(), a.Ledger.Close()} {
+	for _, err := range []error{a.Folder.Close(), a.Ledger.Close(), os.RemoveAll(filepath.Dir(a.Folder.Dir()))} {
 		if err != nil {
 			b.Fatal(err)
 		}

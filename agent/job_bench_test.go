@@ -14,6 +14,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -51,28 +52,32 @@ func BenchmarkLargeResult(b *testing.B) {
 	const size = 256 << 20
 	f := startJobs(b)
 	events := f.complete(1, size)
+	var object []byte // what is read into has its memory after the first round
 	for range b.N {
 		var ratios, withTransfer []float64
-		for range benchRounds {
+		for round := range benchRounds + 1 {
+			dir := b.TempDir()
 			begun := time.Now()
-			object, err := f.get(events[0].id)
-			if err != nil {
+			var err error
+			if object, err = f.get(events[0].id, object); err != nil {
 				b.Fatal(err)
 			}
 			transfer := time.Since(begun)
 			begun = time.Now()
-			if err := f.keep(b.TempDir(), events[0].id, object); err != nil {
+			if err := f.keep(dir, events[0].id, object); err != nil {
 				b.Fatal(err)
 			}
 			parts := time.Since(begun)
+			_ = os.RemoveAll(dir) // its pages are for the next file
 			ours := settleAll(b, Options{Fetcher: f.client}, f.judge(events))
-			ratios = append(ratios, ours.Seconds()/parts.Seconds())
-			withTransfer = append(withTransfer, ours.Seconds()/(transfer+parts).Seconds())
+			if round > 0 {
+				ratios = append(ratios, ours.Seconds()/parts.Seconds())
+				withTransfer = append(withTransfer, ours.Seconds()/(transfer+parts).Seconds())
+			}
 		}
 		b.ReportMetric(median(ratios), "ratio")
 		b.ReportMetric(median(withTransfer), "ratio-with-transfer")
 	}
-	b.SetBytes(size)
 }
 
 // BenchmarkAdmitSigned compares a signed event that is verified and admitted in a batch of 256 with one whose HMAC is computed
@@ -177,14 +182,7 @@ func (f *benchJobs) bare(events []benchEvent) time.Duration {
 	for range benchWorkers {
 		wg.Go(func() {
 			for id := range work {
-				_, err := f.ask(http.MethodHead, id)
-				if err == nil {
-					var object []byte
-					if object, err = f.get(id); err == nil {
-						err = f.keep(dir, id, object)
-					}
-				}
-				if err != nil {
+				if err := f.bareJob(dir, id); err != nil {
 					f.b.Error(err)
 				}
 			}
@@ -198,9 +196,23 @@ func (f *benchJobs) bare(events []benchEvent) time.Duration {
 	return time.Since(begun)
 }
 
-func (f *benchJobs) get(id string) ([]byte, error) { return f.ask(http.MethodGet, id) }
+func (f *benchJobs) bareJob(dir, id string) error {
+	if _, err := f.ask(http.MethodHead, id, nil); err != nil {
+		return err
+	}
+	object, err := f.get(id, nil)
+	if err != nil {
+		return err
+	}
+	return f.keep(dir, id, object)
+}
 
-func (f *benchJobs) ask(method, id string) ([]byte, error) {
+// get reads an object, into what is given where that is large enough.
+func (f *benchJobs) get(id string, into []byte) ([]byte, error) {
+	return f.ask(http.MethodGet, id, into)
+}
+
+func (f *benchJobs) ask(method, id string, into []byte) ([]byte, error) {
 	req, err := http.NewRequest(method, f.ObjectsURL()+"/"+f.Bucket()+"/"+f.Key(id), nil)
 	if err != nil {
 		return nil, err
@@ -217,9 +229,9 @@ func (f *benchJobs) ask(method, id string) ([]byte, error) {
 	if method == http.MethodHead {
 		return nil, nil
 	}
-	object := make([]byte, resp.ContentLength)
-	_, err = io.ReadFull(resp.Body, object)
-	return object, err
+	into = slices.Grow(into[:0], int(resp.ContentLength))[:resp.ContentLength]
+	_, err = io.ReadFull(resp.Body, into)
+	return into, err
 }
 
 // keep opens an object in place, computes its HMAC and makes it a file.
