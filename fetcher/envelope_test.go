@@ -240,3 +240,22 @@ func TestAVerifierNeedsAKeyForEverySource(t *testing.T) {
 		}
 	}
 }
+
+// A job's id may be written in capitals: it is the same job, and what comes again about it is a repetition.
+func TestOneJobInTwoSpellingsOfItsIDIsOne(t *testing.T) {
+	t.Parallel()
+	capitals := strings.ToUpper(jobID)
+	f := good()
+	f.body = strings.ReplaceAll(f.body, jobID, capitals)
+	m, route := f.message()
+	m.Headers["x-message-signature"] = []string{macOf(f.key,
+		f.time+"\n"+f.version+"\n"+f.tenant+"\n"+capitals+"\n"+f.exchange+"\n"+f.routingKey+"\n"+f.body)}
+	m.Headers["ce-id"], m.Headers["ce-subject"] = []string{"fetcher.job.completed." + capitals}, []string{capitals}
+	v, err := NewVerifier(keyed(keyA), VerifierOptions{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := v.Delivery(m, route); d.Verdict != hub.Accept || d.Event.ID != "fetcher.job.completed."+jobID {
+		t.Errorf("%v %q: %s", d.Verdict, d.Event.ID, d.Reason)
+	}
+}

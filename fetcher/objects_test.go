@@ -262,3 +262,26 @@ func TestCheckAsksForWhatIsNotThere(t *testing.T) {
 		})
 	}
 }
+
+// One object that always answers with trouble must not close the gate for all: where others can be read, it is this one's.
+func TestTroubleIsTheObjectsWhereOthersCanBeRead(t *testing.T) {
+	t.Parallel()
+	d := openDepot(t)
+	d.put(t, resultPath, seal(t, keyB, plaintext))
+	d.fault = func(w http.ResponseWriter, r *http.Request, n int) bool {
+		return strings.Contains(r.URL.Path, "/bad/") && answer(500, s3Error("InternalError"))(w, r, n)
+	}
+	good, bad := wanted(plaintext), wanted(plaintext)
+	bad.Result.Path = "bad/" + resultPath
+	r := results(t, d.config())
+	for _, want := range []Kind{Server, Broken} {
+		_, err := fetch(t.Context(), r, bad)
+		var e *ResultError
+		if !errors.As(err, &e) || e.Kind != want {
+			t.Errorf("want %s, got %v", want, err)
+		}
+		if _, err := fetch(t.Context(), r, good); err != nil {
+			t.Fatal(err)
+		}
+	}
+}

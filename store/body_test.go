@@ -295,3 +295,18 @@ func TestWhatEventsSaySurvives(t *testing.T) {
 		})
 	}
 }
+
+// Where the source of an event decides and is not signed, a copy under another one is no repetition.
+func TestABodyUnderAnotherMarkIsAContradiction(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t)
+	marked := func(mark string) Admission {
+		a := completed(bodyA)
+		a.Mark = mark
+		return a
+	}
+	l.admit([]Admission{marked("0"), marked("0"), marked("1")}, Admitted, Repeated, Conflict)
+	if r := l.receipt(job("j1")); !r.Contested || r.Due.IsZero() {
+		t.Errorf("%+v", r)
+	}
+}
