@@ -49,13 +49,13 @@ func BenchmarkDurableJobs(b *testing.B) {
 // how many times longer ours takes than the parts of that sequence on bytes that are in memory; in "ratio-with-transfer"
 // they are brought there.
 func BenchmarkLargeResult(b *testing.B) {
-	const size = 256 << 20
+	const size, rounds = 256 << 20, 7
 	f := startJobs(b)
 	events := f.complete(1, size)
 	var object []byte // what is read into has its memory after the first round
 	for range b.N {
 		var ratios, withTransfer []float64
-		for round := range benchRounds + 1 {
+		for round := range rounds + 1 {
 			dir := b.TempDir()
 			begun := time.Now()
 			var err error
