@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -184,18 +185,27 @@ func (b *Broker) prepare(port int) error {
 
 func (b *Broker) file(name string) string { return filepath.Join(b.dir, name) }
 
+// A broker's ports lie below those that systems give to outgoing connections: one of these could take a port while the
+// broker starts, or is stopped for a while.
+const portsFrom, portsTo = 15_000, 32_000
+
 // freePorts finds ports that nobody listens on.
 func freePorts(count int) ([]int, error) {
-	ports := make([]int, count)
-	for i := range ports {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
+	const tries = 1000
+	var ports []int
+	var err error
+	for range tries {
+		if len(ports) == count {
+			return ports, nil
 		}
-		defer func() { _ = listener.Close() }() // not before all are found
-		ports[i] = listener.Addr().(*net.TCPAddr).Port
+		var listener net.Listener
+		port := portsFrom + rand.IntN(portsTo-portsFrom)
+		if listener, err = net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port))); err == nil {
+			defer func() { _ = listener.Close() }() // not before all are found
+			ports = append(ports, port)
+		}
 	}
-	return ports, nil
+	return nil, fmt.Errorf("sandbox: no free port from %d to %d: %w", portsFrom, portsTo, err)
 }
 
 // start returns once the broker answers: a busy one takes connections before it can.
