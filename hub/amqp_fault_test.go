@@ -128,6 +128,30 @@ func TestAMQPDeletedQueueIsDeclaredAndBoundAnew(t *testing.T) {
 	until(t, "the event", l.has("a"))
 }
 
+// With an exchange its bindings go, and nothing tells the consumer.
+func TestAMQPQueueIsBoundToAnExchangeThatWasDeletedMeanwhile(t *testing.T) {
+	t.Parallel()
+	for name, after := range map[string]func(*rabbit){
+		"and is gone":            func(*rabbit) {},
+		"and declared by others": func(r *rabbit) { r.declareExchange() },
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			r := newRabbit(t)
+			l := &ledger{}
+			a := consume(t, r.config())
+			a.recheck = 50 * time.Millisecond
+			start(t, a, l.admit)
+			<-a.Bound()
+			r.publish("a")
+			r.client(func(ch *amqp.Channel) error { return ch.ExchangeDelete(r.exchange, false, false) })
+			after(r)
+			until(t, "the binding", func() bool { return r.send("b") == nil })
+			until(t, "both events", l.has("a", "b"))
+		})
+	}
+}
+
 func TestAMQPMissingExchangeIsDeclaredDurable(t *testing.T) {
 	t.Parallel()
 	r := newRabbit(t)
