@@ -118,7 +118,7 @@ func (t *transfer) describedOn(r *store.Receipt) {
 		return
 	}
 	r.Status, r.CompletedAt, r.CreatedAt, r.TemplateID = d.status, d.completedAt, d.createdAt, d.templateID
-	r.Metadata = boundedMetadata(d.metadata)
+	r.Metadata = readableMetadata(d.metadata)
 	if t.key.Kind != store.Job {
 		return
 	}

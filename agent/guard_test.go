@@ -94,7 +94,7 @@ func TestAListThatGoesRoundInCirclesIsLeft(t *testing.T) {
 	}
 }
 
-func TestMetadataIsBounded(t *testing.T) {
+func TestMetadataIsReadableAndBounded(t *testing.T) {
 	t.Parallel()
 	deep := strings.Repeat(`{"a":`, maxDepth) + `"{[{["` + strings.Repeat("}", maxDepth)
 	for name, test := range map[string]struct {
@@ -108,10 +108,13 @@ func TestMetadataIsBounded(t *testing.T) {
 		"longer":                     {`"` + strings.Repeat("x", maxMetadata-1) + `"`, false},
 		"brackets in a text are not": {`"` + strings.Repeat(`[`, 2*maxDepth) + `"`, true},
 	} {
-		got := boundedMetadata(json.RawMessage(test.metadata))
+		got := readableMetadata(json.RawMessage(test.metadata))
 		if (string(got) == test.metadata) != test.kept || !json.Valid(got) {
 			t.Errorf("%s: kept %v, want %v; %.80s", name, !test.kept, test.kept, got)
 		}
+	}
+	if got := string(readableMetadata(json.RawMessage("{\"\xff\":\"S\xe3o\"}"))); got != `{"�":"S�o"}` {
+		t.Errorf("what is no UTF-8 became %q", got)
 	}
 }
 

@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"time"
@@ -17,7 +18,10 @@ const maxMetadata = 256 << 10
 // maxDepth bounds how deep it may be nested: encoders of those who read it have limits of their own.
 const maxDepth = 64
 
-func boundedMetadata(m json.RawMessage) json.RawMessage {
+// readableMetadata is metadata as a receipt keeps it: as it was written, but for bytes that are no UTF-8, which other
+// readers of JSON would refuse the whole receipt for.
+func readableMetadata(m json.RawMessage) json.RawMessage {
+	m = bytes.ToValidUTF8(m, []byte("\uFFFD"))
 	if len(m) <= maxMetadata && depth(m) <= maxDepth {
 		return m
 	}

@@ -87,7 +87,7 @@ func (a *Agent) follow(ctx context.Context, t *transfer, r *store.Receipt) {
 			a.finish(t)
 			return
 		}
-		d.metadata = boundedMetadata(d.metadata) // it may wait for long
+		d.metadata = readableMetadata(d.metadata) // it may wait for long
 		if t.key.Kind == store.Job {
 			t.verified = r.Newest() != nil && homeState(r) == store.Delivered
 			a.queueResult(ctx, t)
