@@ -3,6 +3,7 @@ package fetcher
 import (
 	"fmt"
 	"net/url"
+	"reflect"
 	"slices"
 	"strings"
 
@@ -25,6 +26,9 @@ func (c Config) On() bool {
 	named := func(s SourceConfig) bool { return s.AMQP != nil || s.URL != "" }
 	return named(SourceConfig{AMQP: c.AMQP, URL: c.URL}) || slices.ContainsFunc(c.Sources, named)
 }
+
+// Idle reports whether the section says something although there is no Fetcher to take jobs from.
+func (c Config) Idle() bool { return !c.On() && !reflect.DeepEqual(c, DefaultConfig()) }
 
 // Subscriptions returns what messages are received by, each once: the sources that name none share that of the section,
 // and those that name the same broker and queue in the same words share that. A Fetcher that is only asked has none.

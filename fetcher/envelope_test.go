@@ -2,6 +2,7 @@ package fetcher
 
 import (
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -225,6 +226,40 @@ func TestKeysAreTakenIntoForceWithoutARestart(t *testing.T) {
 	writeFile(t, file, keyA+"\n"+all.Keys.ExternalHMACKeyHex+"\n")
 	if d := v.Delivery(vector.message(), vector.route()); d.Verdict != hub.Accept {
 		t.Error(d.Reason)
+	}
+}
+
+// A rotation that went wrong keeps the keys from before. Whoever looks for why a message does not fit is told.
+func TestAKeyFileThatCanNotBeUsedIsNamedWhereNoKeyFits(t *testing.T) {
+	t.Parallel()
+	file := filepath.Join(t.TempDir(), "keys")
+	writeFile(t, file, keyA)
+	list, err := setting.SecretsFromFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	v := verifier(t, Config{ExternalHMACKey: list})
+	own, route := good().message()
+	foreign := good()
+	foreign.key = keyB
+	other, _ := foreign.message()
+	for _, step := range []struct{ what, content, note string }{
+		{"good", keyA, ""},
+		{"a typing error", keyB + "x", file + " must be 64 hex digits"},
+		{"empty", "", file + ": "},
+		{"good again", keyA + "\n", ""},
+	} {
+		writeFile(t, file, step.content)
+		if d := v.Delivery(own, route); d.Verdict != hub.Accept {
+			t.Errorf("%s: the key from before is not in force: %s", step.what, d.Reason)
+		}
+		d := v.Delivery(other, route)
+		if _, note, noted := strings.Cut(d.Reason, "; older keys are in force"); noted != (step.note != "") || !strings.Contains(note, step.note) {
+			t.Errorf("%s: %s", step.what, d.Reason)
+		}
+		if strings.Contains(d.Reason, keyB) {
+			t.Errorf("%s: a key is shown", step.what)
+		}
 	}
 }
 

@@ -66,7 +66,7 @@ func (j *job) fetch(ctx context.Context, size int64, deliver func([]byte, Proof)
 	go func() { verified <- sameHMAC(j.source.external.now(), plaintext, j.Result.HMAC) }()
 	err = deliver(plaintext, Verified)
 	if !<-verified {
-		return j.fails(BadHMAC, errors.New("the content is not the one that was announced, or the external key is another"))
+		return j.fails(BadHMAC, errors.New("the content is not the one that was announced, or the external key is another"+j.source.external.note()))
 	}
 	return err
 }
@@ -86,7 +86,7 @@ func (j *job) open(ctx context.Context, size int64, buf []byte) ([]byte, error) 
 			return plaintext, nil
 		}
 	}
-	return nil, j.fails(BadSeal, errors.New("no storage key fits, or the object was changed"))
+	return nil, j.fails(BadSeal, errors.New("no storage key fits, or the object was changed"+j.source.storage.note()))
 }
 
 func (j *job) read(ctx context.Context, size int64, buf []byte) ([]byte, error) {

@@ -1,6 +1,7 @@
 package fetcher
 
 import (
+	"cmp"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
@@ -8,6 +9,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 
@@ -129,6 +131,29 @@ func (r *keyring) now() []Key {
 
 func (r *keyring) empty() bool { return len(r.now()) == 0 }
 
+// origin names the file that all keys are from.
+func (r *keyring) origin() string {
+	first := r.secrets[0].Origin()
+	if first == "" || slices.ContainsFunc(r.secrets, func(s setting.Secret) bool { return s.Origin() != first }) {
+		return ""
+	}
+	return " of " + first
+}
+
+// note is for what no key fits: it says where that may be because the file of the keys can't be used, so that older ones are
+// in force.
+func (r *keyring) note() string {
+	var err error
+	for _, s := range r.secrets {
+		err = cmp.Or(err, s.Check())
+	}
+	_, unusable := r.read()
+	if err = cmp.Or(err, unusable); err == nil {
+		return ""
+	}
+	return fmt.Sprintf("; older keys are in force, since those of now can't be used: %v", err)
+}
+
 func (r *keyring) read() ([]Key, error) {
 	texts := setting.RevealAll(r.secrets)
 	r.mu.Lock()
@@ -137,7 +162,7 @@ func (r *keyring) read() ([]Key, error) {
 	for i, text := range texts {
 		key, err := ParseKey(text)
 		if err != nil {
-			return r.keys, fmt.Errorf("entry %d %w", i+1, err)
+			return r.keys, fmt.Errorf("entry %d%s %w", i+1, r.origin(), err)
 		}
 		keys[i] = key
 	}
