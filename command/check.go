@@ -121,22 +121,25 @@ func (a *app) checks(ctx context.Context, l *config.Loaded) []checked {
 		where = "no file; the defaults hold"
 	}
 	results := []checked{{What: "configuration", Detail: where}}
-	ledger, instance := a.checkLedger(ctx, c)
+	ledger, owner := a.checkLedger(ctx, c)
 	results = append(results, ledger...)
-	results = append(results, a.checkFolder(ctx, c.Downloads, instance))
+	results = append(results, a.checkFolder(ctx, c.Downloads, owner))
 	for _, dir := range jobFolders(c) {
 		own := c.Downloads
 		own.Dir = dir
-		results = append(results, a.checkFolder(ctx, own, instance))
+		results = append(results, a.checkFolder(ctx, own, owner))
 	}
 	if c.Reporter.Enabled {
 		results = append(results, a.checkReporter(ctx, c)...)
 	}
 	if c.Hub.Enabled && c.Hub.NATS != nil {
-		results = append(results, a.checkNATS(ctx, c, instance))
+		results = append(results, a.checkNATS(ctx, c, owner.Instance))
 	}
 	if c.Fetcher.On() {
 		results = append(results, a.checkFetcher(ctx, c)...)
+	} else if c.Fetcher.Idle() {
+		results = append(results, checked{What: "fetcher", Verdict: warning, Detail: "the section fetcher has neither amqp nor url, so that no job comes",
+			Remedy: "fetcher.amqp names the broker that job events come from"})
 	}
 	results = append(results, checkCertificates(c)...)
 	for i := range results {
@@ -148,8 +151,9 @@ func (a *app) checks(ctx context.Context, l *config.Loaded) []checked {
 	return results
 }
 
-// checkLedger asks the owner, or opens the ledger, and reports what needs a person.
-func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []checked, instance string) {
+// checkLedger asks the owner, or opens the ledger, and reports what needs a person. Where there is no ledger that can be
+// read, the owner is empty.
+func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []checked, owner console.StatusResult) {
 	r := checked{What: "ledger", Detail: c.Store.Path}
 	if _, err := os.Stat(c.Store.Path); errors.Is(err, os.ErrNotExist) || errors.Is(err, syscall.ENOTDIR) {
 		r.Detail += " is not there yet; run or poll makes it"
@@ -157,7 +161,7 @@ func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []chec
 			r.Verdict, r.Detail, r.code = bad, err.Error(), exitFailed
 			r.Remedy = "let this user write the folder of store.path, or choose another on a local disk"
 		}
-		return []checked{r}, ""
+		return []checked{r}, console.StatusResult{}
 	}
 	var s console.StatusResult
 	if err := a.call(ctx, c, wish{}, console.CallStatus, nil, console.Handlers{}, &s); err != nil {
@@ -166,7 +170,7 @@ func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []chec
 		if len(f.hints) > 0 {
 			r.Remedy = f.hints[0]
 		}
-		return []checked{r}, ""
+		return []checked{r}, s
 	}
 	receipts := int64(0)
 	for _, state := range store.States {
@@ -190,7 +194,7 @@ func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []chec
 			Detail: "polling found reports that no event had announced, and no event has come since",
 			Remedy: "is the subscription's stream, durable and filter right? does the producer publish?"})
 	}
-	return results, s.Instance
+	return results, s
 }
 
 // checkSubscriptions tells how the running agent is bound: only it knows.
@@ -207,11 +211,11 @@ func checkSubscriptions(list []hub.Health) []checked {
 }
 
 // checkFolder tries what publishing does: rights, room, rename, fsync.
-func (a *app) checkFolder(ctx context.Context, c downloads.Config, instance string) checked {
+func (a *app) checkFolder(ctx context.Context, c downloads.Config, owner console.StatusResult) checked {
 	r := checked{What: "downloads", Detail: c.Dir}
-	look := func() (int64, error) { return downloads.Probe(ctx, c, instance) }
-	if instance == "" { // the first run makes it its own, or makes it
-		look = func() (int64, error) { return downloads.Preview(c) }
+	look := func() (int64, error) { return downloads.Probe(ctx, c, owner.Instance) }
+	if !slices.Contains(owner.Folders, c.Dir) { // the next run makes it its own, or makes it
+		look = func() (int64, error) { return downloads.Preview(c, owner.Instance) }
 	}
 	free, err := look()
 	if err != nil {

@@ -38,6 +38,7 @@ type owner struct {
 	ledger   *store.Store
 	folder   *downloads.Folder
 	folders  []*downloads.Folder // of jobs
+	taken    []string            // folders that the ledger has made its own
 	reporter *reporter.Client
 	fetcher  *fetcher.Fetcher
 	agent    *agent.Agent
@@ -94,7 +95,7 @@ func own(c *config.Config, w wish) (_ *owner, err error) {
 		}
 	}
 	o.agent = agent.New(opts)
-	o.server.Offer((&console.Backend{Ledger: o.ledger, Agent: o.agent, Version: version()}).Calls())
+	o.server.Offer((&console.Backend{Ledger: o.ledger, Agent: o.agent, Folders: o.taken, Version: version()}).Calls())
 	return o, nil
 }
 
@@ -124,11 +125,15 @@ func (o *owner) openFolder(c downloads.Config, w wish, fact string) (*downloads.
 		return nil, err
 	}
 	first := string(had) != c.Dir
+	if !first {
+		o.taken = append(o.taken, c.Dir)
+	}
 	folder, err := downloads.Open(c, downloads.Options{
 		Owner: o.ledger.InstanceID(), TakeOver: w.takeOver, Create: w.create && (first || w.takeOver), Lock: w.work, Log: w.log,
 	})
 	switch {
 	case err == nil && first:
+		o.taken = append(o.taken, c.Dir)
 		return folder, o.ledger.SetFact(ctx, fact, []byte(c.Dir))
 	case err != nil && !w.work:
 		w.log.Debug("a download folder is not open", "error", err)

@@ -21,6 +21,7 @@ import (
 type Backend struct {
 	Ledger  *store.Store
 	Agent   *agent.Agent
+	Folders []string // that the ledger has made its own
 	Version string
 }
 
@@ -87,7 +88,7 @@ func (b *Backend) status(ctx context.Context, _ json.RawMessage, _ Stream) (any,
 	if err != nil {
 		return nil, coded(err)
 	}
-	res := StatusResult{PID: os.Getpid(), Version: b.Version, Instance: b.Ledger.InstanceID(), Agent: a, Ledger: ledger}
+	res := StatusResult{PID: os.Getpid(), Version: b.Version, Instance: b.Ledger.InstanceID(), Folders: b.Folders, Agent: a, Ledger: ledger}
 	if err := b.Ledger.Healthy(); err != nil {
 		res.LedgerTrouble = err.Error()
 	}

@@ -129,6 +129,7 @@ type StatusResult struct {
 	PID           int          `json:"pid"`
 	Version       string       `json:"version"`
 	Instance      string       `json:"instance"`
+	Folders       []string     `json:"folders"` // that the ledger has made its own
 	Agent         agent.Status `json:"agent"`
 	Ledger        store.Stats  `json:"ledger"`
 	LedgerTrouble string       `json:"ledger_trouble,omitempty"` // why nothing can be written now

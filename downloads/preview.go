@@ -1,6 +1,7 @@
 package downloads
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,13 +11,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Preview says whether the folder of c could be made or adopted by an agent that has no ledger yet, and changes nothing. It
-// returns the room that is free. Its errors are those of Open.
-func Preview(c Config) (free int64, err error) {
+// Preview says whether the folder of c could be made or adopted by an owner, and changes nothing. It returns the room that is
+// free. Its errors are those of Open. An agent that has no ledger yet is an owner without a name.
+func Preview(c Config, owner string) (free int64, err error) {
 	if err := c.Validate(); err != nil {
 		return 0, err
 	}
-	f, err := newFolder(c, Options{Owner: "nobody yet"})
+	f, err := newFolder(c, Options{Owner: cmp.Or(owner, "nobody yet")})
 	if err != nil {
 		return 0, err
 	}
@@ -38,12 +39,12 @@ func Preview(c Config) (free int64, err error) {
 			return 0, f.problem("can't be opened", err)
 		}
 		defer root.Close()
-		owner, err := readOwner(root)
+		marked, err := readOwner(root)
 		if err != nil {
 			return 0, f.problem("its marker can't be read", err)
 		}
-		if owner != "" {
-			return 0, &ForeignOwnerError{f.dir, owner}
+		if marked != "" && marked != owner {
+			return 0, &ForeignOwnerError{f.dir, marked}
 		}
 	}
 	return f.sys.room(folder)
