@@ -78,14 +78,10 @@ func (a *Agent) Release(ctx context.Context, q *store.Quarantined, report string
 		Transport: q.Transport, Origin: q.Origin, Tenant: q.Headers["tenantid"], Source: q.Headers["source"],
 	}
 	if q.Feed == store.Jobs {
-		if a.Fetcher == nil {
-			return store.Key{}, 0, fmt.Errorf("%w: there is no section fetcher to verify it by", ErrNotVerified)
+		var err error
+		if adm, err = a.again(q); err != nil {
+			return store.Key{}, 0, err
 		}
-		d := a.Fetcher.Again(q.Headers, q.Data, q.Transport, q.Origin)
-		if d.Verdict != hub.Accept {
-			return store.Key{}, 0, fmt.Errorf("%w: %s", ErrNotVerified, d.Reason)
-		}
-		adm = a.admission(d)
 	}
 	if adm.EventID == "" || len(adm.EventID) > maxEventID { // it gets an id that its entry is known by
 		adm.EventID = fmt.Sprintf("quarantine-%d", q.ID)
@@ -93,6 +89,30 @@ func (a *Agent) Release(ctx context.Context, q *store.Quarantined, report string
 	outcome, err := a.Ledger.Release(ctx, q.ID, adm)
 	a.Wake()
 	return adm.Receipt, outcome, err
+}
+
+// ReleaseVerified admits a quarantined event of Fetcher that nothing showed to be authentic, if it passes every check now.
+// Where another event was admitted under its id it returns store.Conflict and leaves it to a person.
+func (a *Agent) ReleaseVerified(ctx context.Context, q *store.Quarantined) (store.Outcome, error) {
+	adm, err := a.again(q)
+	if err != nil {
+		return 0, err
+	}
+	outcome, err := a.Ledger.ReleaseUndisputed(ctx, q.ID, adm)
+	a.Wake()
+	return outcome, err
+}
+
+// again verifies a quarantined event of Fetcher anew.
+func (a *Agent) again(q *store.Quarantined) (store.Admission, error) {
+	if a.Fetcher == nil {
+		return store.Admission{}, fmt.Errorf("%w: there is no section fetcher to verify it by", ErrNotVerified)
+	}
+	d := a.Fetcher.Again(q.Headers, q.Data, q.Transport, q.Origin)
+	if d.Verdict != hub.Accept {
+		return store.Admission{}, fmt.Errorf("%w: %s", ErrNotVerified, d.Reason)
+	}
+	return a.admission(d), nil
 }
 
 // maxEventID is the longest id that the ledger takes as it is, in bytes.

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/dustin/go-humanize/english"
 	"github.com/jedib0t/go-pretty/v6/table"
 	"github.com/urfave/cli/v2"
 
@@ -30,10 +31,13 @@ func (a *app) quarantineCommand() *cli.Command {
 			a.command(cli.Command{Name: "list", Usage: "the open ones", Flags: []cli.Flag{all, jsonFlag()}, Action: list}),
 			a.command(cli.Command{Name: "show", Usage: "one with its headers and bytes", ArgsUsage: "N",
 				Flags: []cli.Flag{jsonFlag()}, Action: a.quarantineShow}),
-			a.command(cli.Command{Name: "release", Usage: "admit it after all", ArgsUsage: "N",
-				Flags:  []cli.Flag{&cli.StringFlag{Name: "report", Usage: "the `ID` of the report it is about, where the event does not say"}},
+			a.command(cli.Command{Name: "release", Usage: "admit them after all", ArgsUsage: "N… | --verified",
+				Flags: []cli.Flag{
+					&cli.StringFlag{Name: "report", Usage: "the `ID` of the report they are about, where the event does not say"},
+					&cli.BoolFlag{Name: "verified", Usage: "all whose signature could not be verified and now can, as after a key was added"},
+				},
 				Action: a.quarantineRelease}),
-			a.command(cli.Command{Name: "drop", Usage: "throw its bytes away; a note with the reason stays", ArgsUsage: "N",
+			a.command(cli.Command{Name: "drop", Usage: "throw their bytes away; a note with the reason stays", ArgsUsage: "N…",
 				Flags: []cli.Flag{&cli.StringFlag{Name: "reason", Usage: "`TEXT` to keep on record"}}, Action: a.quarantineDrop}),
 		},
 	})
@@ -74,7 +78,10 @@ func whyKept(q *store.Quarantined) string {
 
 func (a *app) quarantineShow(c *cli.Context) error {
 	var q store.Quarantined
-	if err := a.entry(c, console.CallEntry, console.EntryRequest{}, &q); err != nil {
+	if c.NArg() != 1 {
+		return usage("quarantine show takes the number of one event").with(seeNumbers)
+	}
+	if err := a.entries(c, console.CallEntry, console.EntryRequest{}, nil, &q); err != nil {
 		return err
 	}
 	if c.Bool("json") {
@@ -107,14 +114,41 @@ func headerName(feed, name string) string {
 }
 
 func (a *app) quarantineRelease(c *cli.Context) error {
-	var res console.Released
-	if err := a.entry(c, console.CallRelease, console.EntryRequest{Report: c.String("report")}, &res); err != nil {
+	if c.Bool("verified") {
+		return a.releaseVerified(c)
+	}
+	tell := func(m json.RawMessage) error {
+		r, err := decode[console.Released](m)
+		switch {
+		case err != nil:
+			return err
+		case r.Admitted:
+			a.tell("event %d is released; %s is due", r.Entry, r.Key)
+		default:
+			a.tell("event %d is released; the same event of %s was admitted before, so nothing is due", r.Entry, r.Key)
+		}
+		return nil
+	}
+	return a.entries(c, console.CallRelease, console.EntryRequest{Report: c.String("report")}, tell, nil)
+}
+
+func (a *app) releaseVerified(c *cli.Context) error {
+	if c.NArg() > 0 || c.IsSet("report") {
+		return usage("quarantine release takes either numbers or --verified")
+	}
+	loaded, err := a.load(c)
+	if err != nil {
 		return err
 	}
-	if res.Admitted {
-		a.tell("released; %s is due", res.Key)
-	} else {
-		a.tell("released; the same event of %s was admitted before, so nothing is due", res.Key)
+	var res console.ReleasedVerified
+	err = a.call(c.Context, &loaded.Config, wish{}, console.CallRelease, console.EntryRequest{Verified: true}, console.Handlers{}, &res)
+	if err != nil {
+		return err
+	}
+	a.tell("%s released; %d more were admitted before; %d are still not verified",
+		english.Plural(res.Admitted, "event is", "events are"), res.Repeated, res.Left)
+	for _, n := range res.Disputed {
+		a.tell("event %d contradicts one that was admitted: recibo quarantine release %d says that it counts", n, n)
 	}
 	return nil
 }
@@ -123,19 +157,28 @@ func (a *app) quarantineDrop(c *cli.Context) error {
 	if c.String("reason") == "" {
 		return usage("quarantine drop needs a reason, which stays on record").with("recibo quarantine drop N --reason TEXT")
 	}
-	return a.entry(c, console.CallDrop, console.EntryRequest{Reason: c.String("reason")}, nil)
+	return a.entries(c, console.CallDrop, console.EntryRequest{Reason: c.String("reason")}, nil, nil)
 }
 
-// entry makes a call about the one quarantined event named by the argument.
-func (a *app) entry(c *cli.Context, call string, req console.EntryRequest, result any) error {
-	n, err := strconv.ParseUint(c.Args().First(), 10, 64)
-	if err != nil || c.NArg() != 1 {
-		return usage("quarantine %s takes the number of one event", c.Command.Name).with("recibo quarantine list shows the numbers")
+const seeNumbers = "recibo quarantine list shows the numbers"
+
+// entries makes a call about the quarantined events whose numbers are the arguments.
+func (a *app) entries(c *cli.Context, call string, req console.EntryRequest, item func(json.RawMessage) error, result any) error {
+	for _, arg := range c.Args().Slice() {
+		n, err := strconv.ParseUint(arg, 10, 64)
+		if err != nil {
+			return usage("quarantine %s: %q is no number of an event", c.Command.Name, arg).with(seeNumbers)
+		}
+		req.IDs = append(req.IDs, n)
 	}
-	req.ID = n
+	if len(req.IDs) == 0 {
+		return usage("quarantine %s takes the number of an event", c.Command.Name).with(seeNumbers)
+	}
+	slices.Sort(req.IDs)
+	req.IDs = slices.Compact(req.IDs)
 	loaded, err := a.load(c)
 	if err != nil {
 		return err
 	}
-	return a.call(c.Context, &loaded.Config, wish{}, call, req, console.Handlers{}, result)
+	return a.call(c.Context, &loaded.Config, wish{}, call, req, console.Handlers{Item: item}, result)
 }

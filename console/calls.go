@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -37,9 +36,9 @@ func (b *Backend) Calls() map[string]Call {
 		CallRetry:      typed(b.retry),
 		CallVerify:     typed(b.verify),
 		CallBackup:     typed(b.backup),
-		CallQuarantine: typed(b.quarantine),
+		CallQuarantine: typed(b.quarantined),
 		CallEntry:      typed(b.entry),
-		CallRelease:    typed(b.releaseEntry),
+		CallRelease:    typed(b.release),
 		CallDrop:       typed(b.drop),
 	}
 }
@@ -107,9 +106,6 @@ func (b *Backend) status(ctx context.Context, _ json.RawMessage, _ Stream) (any,
 	}
 	return res, nil
 }
-
-// page is how many entries one look at the quarantine takes; between pages no transaction is open.
-const page = 256
 
 func (b *Backend) list(ctx context.Context, req ListRequest, out Stream) (any, error) {
 	sent := 0
@@ -222,61 +218,6 @@ func (b *Backend) backup(ctx context.Context, file string, _ Stream) (any, error
 		return nil, Errorf(Usage, "backup: %q is no absolute path", file)
 	}
 	return nil, b.Ledger.Backup(ctx, file)
-}
-
-func (b *Backend) quarantine(ctx context.Context, req EntryRequest, out Stream) (any, error) {
-	for after := uint64(0); ; {
-		entries, err := b.Ledger.Quarantine(ctx, after, page)
-		if err != nil || len(entries) == 0 {
-			return nil, err
-		}
-		for _, q := range entries {
-			after = q.ID
-			if !q.Open() && !req.Dropped {
-				continue
-			}
-			if err := out.Item(q); err != nil {
-				return nil, err
-			}
-		}
-	}
-}
-
-func (b *Backend) entry(ctx context.Context, req EntryRequest, _ Stream) (any, error) {
-	return b.Ledger.Quarantined(ctx, req.ID)
-}
-
-func (b *Backend) drop(ctx context.Context, req EntryRequest, _ Stream) (any, error) {
-	if req.Reason == "" {
-		return nil, Errorf(Usage, "a reason is needed: it stays on record")
-	}
-	return nil, b.Ledger.Drop(ctx, req.ID, req.Reason)
-}
-
-func (b *Backend) releaseEntry(ctx context.Context, req EntryRequest, _ Stream) (any, error) {
-	q, err := b.Ledger.Quarantined(ctx, req.ID)
-	if err != nil {
-		return nil, err
-	}
-	if !q.Open() {
-		return nil, Errorf(Failed, "event %d is closed: %s", req.ID, q.Closed())
-	}
-	report := req.Report
-	switch {
-	case q.Feed == store.Jobs && report != "":
-		return nil, Errorf(Usage, "event %d is of a job: what it is about is signed, and can't be named", req.ID)
-	case report == "":
-		report = q.Receipt.ID
-	}
-	if q.Feed == store.Reports && !hub.PlainID(report) {
-		return nil, &Error{Usage, fmt.Sprintf("event %d does not name a report", req.ID), "name it: quarantine release --report ID"}
-	}
-	key, outcome, err := b.Agent.Release(ctx, q, report)
-	if errors.Is(err, agent.ErrNotVerified) {
-		return nil, &Error{Failed, fmt.Sprintf("event %d: %v", req.ID, err), "a key that was missing can be added to the configuration; " +
-			"what is forged stays out: recibo quarantine drop"}
-	}
-	return Released{key, outcome == store.Admitted}, err
 }
 
 // tell sends the progress of downloads until ctx ends.

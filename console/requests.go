@@ -106,16 +106,26 @@ type Progress struct {
 
 // EntryRequest names quarantined events.
 type EntryRequest struct {
-	ID      uint64 `json:"id,omitempty"`
-	Reason  string `json:"reason,omitempty"`  // drop
-	Report  string `json:"report,omitempty"`  // release: the report it is about, where the event does not say
-	Dropped bool   `json:"dropped,omitempty"` // list: tombstones too
+	IDs      []uint64 `json:"ids,omitempty"`      // show: one
+	Reason   string   `json:"reason,omitempty"`   // drop
+	Report   string   `json:"report,omitempty"`   // release: the report it is about, where the event does not say
+	Verified bool     `json:"verified,omitempty"` // release: all that pass their checks now, instead of IDs
+	Dropped  bool     `json:"dropped,omitempty"`  // list: tombstones too
 }
 
-// Released is what a quarantined event was about.
+// Released is what a quarantined event was about. Each is an item.
 type Released struct {
+	Entry uint64 `json:"entry"`
 	store.Key
-	Admitted bool `json:"admitted"`
+	Admitted bool `json:"admitted"` // false: the same event was admitted before
+}
+
+// ReleasedVerified is what became of the events that nothing had shown to be authentic.
+type ReleasedVerified struct {
+	Admitted int      `json:"admitted"`
+	Repeated int      `json:"repeated"`           // the same event was admitted before
+	Disputed []uint64 `json:"disputed,omitempty"` // entries that contradict what was admitted
+	Left     int      `json:"left"`               // still not verified
 }
 
 // Gate is whether requests of a class to a service are let through.

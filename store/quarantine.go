@@ -111,6 +111,16 @@ func (r *reader) quarantined(id uint64) (*Quarantined, error) {
 // event is admitted under a key of ours, since it would be a conflict for ever: its receipt is made due. It fails with
 // ErrNotFound or ErrNotOpen, and then changes nothing.
 func (s *Store) Release(ctx context.Context, id uint64, a Admission) (Outcome, error) {
+	return s.release(ctx, id, a, true)
+}
+
+// ReleaseUndisputed is Release where no person has decided about the entry: one whose id stands for another event is a
+// Conflict, and stays as it is.
+func (s *Store) ReleaseUndisputed(ctx context.Context, id uint64, a Admission) (Outcome, error) {
+	return s.release(ctx, id, a, false)
+}
+
+func (s *Store) release(ctx context.Context, id uint64, a Admission, decided bool) (Outcome, error) {
 	if err := a.valid(); err != nil {
 		return 0, err
 	}
@@ -121,7 +131,7 @@ func (s *Store) Release(ctx context.Context, id uint64, a Admission) (Outcome, e
 			return err
 		}
 		in := newIntake(t, 1)
-		if outcome, err = in.release(id, &a); err != nil {
+		if outcome, err = in.release(id, &a, decided); err != nil || outcome == Conflict {
 			return err
 		}
 		in.finish()
@@ -131,12 +141,15 @@ func (s *Store) Release(ctx context.Context, id uint64, a Admission) (Outcome, e
 	return outcome, err
 }
 
-func (in *intake) release(id uint64, a *Admission) (Outcome, error) {
+func (in *intake) release(id uint64, a *Admission, decided bool) (Outcome, error) {
 	key := eventKey(a.Feed, a.EventID)
-	if known := in.known(key); known != nil {
-		if known.same(a) {
-			return Repeated, nil
-		}
+	switch known := in.known(key); {
+	case known == nil:
+	case known.same(a):
+		return Repeated, nil
+	case !decided:
+		return Conflict, nil
+	default:
 		key = releasedKey(id)
 	}
 	w, err := in.row(a.Receipt)
@@ -144,7 +157,9 @@ func (in *intake) release(id uint64, a *Admission) (Outcome, error) {
 		return 0, err
 	}
 	in.admit(a, key, w)
-	w.Contested = false // a person has decided
+	if decided {
+		w.Contested = false
+	}
 	return Admitted, nil
 }
 

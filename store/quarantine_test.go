@@ -140,6 +140,40 @@ func TestReleaseAdmits(t *testing.T) {
 	}
 }
 
+func TestOnlyAPersonReleasesAConflict(t *testing.T) {
+	t.Parallel()
+	for name, test := range map[string]struct {
+		before []Admission
+		want   Outcome
+		open   int64
+	}{
+		"a new event":                   {nil, Admitted, 0},
+		"one that was admitted since":   {[]Admission{event("a", "r-a")}, Repeated, 0},
+		"one whose id stands for other": {[]Admission{event("a", "r-other")}, Conflict, 1},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := newLedger(t)
+			l.admit([]Admission{kept("a")}, Kept)
+			for _, a := range test.before {
+				l.admit([]Admission{a}, Admitted)
+			}
+			got, err := l.ReleaseUndisputed(t.Context(), 1, event("a", "r-a"))
+			if err != nil || got != test.want {
+				t.Fatalf("%v, %v", got, err)
+			}
+			if s := l.stats(); s.Quarantined != test.open || s.Events != 1 {
+				t.Errorf("%+v", s)
+			}
+			if got == Conflict {
+				if _, err := l.Get(t.Context(), report("r-a")); !errors.Is(err, ErrNotFound) {
+					t.Errorf("a receipt was made: %v", err)
+				}
+			}
+		})
+	}
+}
+
 func TestReleaseThatFailsChangesNothing(t *testing.T) {
 	t.Parallel()
 	l := newLedger(t)
