@@ -35,6 +35,40 @@ func TestAWishDuringAnAttemptIsNotSwallowed(t *testing.T) {
 	}
 }
 
+// A person dismisses what an attempt is under way for. What the attempt learns does not bring it back, unless it is a file.
+func TestADismissalDuringAnAttemptHolds(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	home := store.File{Revision: 1, Name: "a.pdf", Size: 1, SHA256: "aa", Completion: early}
+	for name, test := range map[string]struct {
+		meanwhile func(*store.Receipt) // after the dismissal
+		outcome   func(*transfer, *store.Receipt)
+		state     store.State
+		due       bool
+	}{
+		"the attempt fails":     {nil, func(_ *transfer, r *store.Receipt) { h.waitWithoutBlame(r, errCut) }, store.Failed, false},
+		"it is parked":          {nil, func(_ *transfer, r *store.Receipt) { h.park(r) }, store.Failed, false},
+		"its file comes home":   {nil, func(t *transfer, r *store.Receipt) { h.addFile(t, r, home, "delivered as") }, store.Delivered, false},
+		"its event comes first": {func(r *store.Receipt) { h.makeDue(r, false, "event") }, func(_ *transfer, r *store.Receipt) { h.park(r) }, store.Parked, true},
+	} {
+		r := on(store.Pending, early)
+		r.Files, r.Generation, r.Handled, r.Due = nil, 3, 2, time.Now()
+		if !h.dismiss(r, "nobody needs it") {
+			t.Fatalf("%s: refused", name)
+		}
+		if test.meanwhile != nil {
+			test.meanwhile(r)
+		}
+		h.conclude(&transfer{generation: 3, key: r.Key()}, r, test.outcome)
+		if r.State != test.state || !r.Due.IsZero() != test.due || r.Handled > r.Generation {
+			t.Errorf("%s: %s", name, describeReceipt(r))
+		}
+		if dismissed := r.Reason == "dismissed: nobody needs it"; dismissed != (test.state == store.Failed) && !test.due {
+			t.Errorf("%s: %s", name, describeReceipt(r))
+		}
+	}
+}
+
 // A list that was asked for before an event came may show an older completion than the event is about.
 func TestAListNeverAnswersForANewerEvent(t *testing.T) {
 	t.Parallel()

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"recibo/hub"
@@ -65,6 +66,37 @@ func (a *Agent) Retry(ctx context.Context, keys []store.Key) (map[store.Key]uint
 		a.makeDue(r, false, "retry asked for")
 		return true
 	})
+}
+
+// dismissable are the states of receipts that wait for something.
+var dismissable = []store.State{store.Pending, store.Expected, store.Parked}
+
+// Dismissable reports whether a receipt waits for something. One that is just being published does not: it is home.
+func Dismissable(r *store.Receipt) bool {
+	return slices.Contains(dismissable, r.State) && r.Intent == nil
+}
+
+// Dismiss ends what a person no longer waits for. It stays on record as failed, with the reason given, until a newer event,
+// a list that says something new, or a person takes it up again.
+func (a *Agent) Dismiss(ctx context.Context, keys []store.Key, reason string) error {
+	_, err := a.ask(ctx, keys, func(r *store.Receipt, fresh bool) bool { return !fresh && a.dismiss(r, reason) })
+	return err
+}
+
+// dismiss counts as handled whatever was asked for before. By that conclude knows it.
+func (a *Agent) dismiss(r *store.Receipt, reason string) bool {
+	if !Dismissable(r) {
+		return false
+	}
+	r.State, r.Reason = store.Failed, "dismissed: "+reason
+	if r.Newest() != nil {
+		r.State = homeState(r)
+	}
+	r.Due, r.Urgent, r.Force, r.Stale = time.Time{}, false, false, false
+	r.Generation++
+	r.Handled = r.Generation
+	r.Note(a.Now(), r.Reason)
+	return true
 }
 
 // ErrNotVerified tells that a quarantined event still does not pass its checks.

@@ -161,9 +161,16 @@ func (a *Agent) log(t *transfer) *slog.Logger {
 }
 
 func (a *Agent) conclude(t *transfer, r *store.Receipt, outcome func(*transfer, *store.Receipt)) {
+	before := *r
 	force, urgent := r.Force, r.Urgent
 	r.Due = time.Time{}
 	outcome(t, r)
+	if before.Handled > t.generation && before.Due.IsZero() { // dismissed during the attempt
+		if len(r.Files) == len(before.Files) {
+			*r = before
+		}
+		return
+	}
 	r.Handled = max(r.Handled, t.generation)
 	if r.Due.IsZero() {
 		r.Urgent = false

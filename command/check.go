@@ -180,7 +180,7 @@ func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []chec
 	results = append(results, r)
 	if n := s.Ledger.Count(store.Parked); n > 0 {
 		results = append(results, checked{What: "parked", Verdict: warning, Detail: english.PluralWord(int(n), "a receipt waits", fmt.Sprintf("%d receipts wait", n)) + " for a person",
-			Remedy: "recibo list --state parked; then recibo retry"})
+			Remedy: "recibo list --state parked; then recibo retry, or recibo dismiss what nobody waits for"})
 	}
 	if n := s.Ledger.Quarantined; n > 0 {
 		results = append(results, checked{What: "quarantine", Verdict: warning, Detail: english.Plural(int(n), "event", "") + " could not be processed",

@@ -59,7 +59,7 @@ func (a *app) root() *cli.App {
 		Action:                 a.noCommand,
 		Commands: []*cli.Command{
 			a.runCommand(), a.pollCommand(), a.fetchCommand(), a.watchCommand(), a.listCommand(), a.showCommand(),
-			a.retryCommand(), a.quarantineCommand(), a.verifyCommand(), a.checkCommand(), a.statusCommand(), a.configCommand(), a.keysCommand(),
+			a.retryCommand(), a.dismissCommand(), a.quarantineCommand(), a.verifyCommand(), a.checkCommand(), a.statusCommand(), a.configCommand(), a.keysCommand(),
 			a.demoCommand(), a.sandboxCommand(), a.backupCommand(), a.restoreCommand(), a.compactCommand(), a.versionCommand(),
 			a.completionCommand(),
 		},

@@ -18,7 +18,7 @@ import (
 	"recibo/store"
 )
 
-// The commands that bring reports home or ask for it: poll, fetch, watch, retry.
+// The commands that bring reports home or ask for it: poll, fetch, watch, retry; and dismiss, which no longer does.
 
 func (a *app) pollCommand() *cli.Command {
 	return a.command(cli.Command{
@@ -188,6 +188,25 @@ func (a *app) retry(c *cli.Context) error {
 	return a.ask(c, console.CallRetry, wish{}, console.IDs{States: states, Job: c.Bool("job")})
 }
 
+func (a *app) dismissCommand() *cli.Command {
+	return a.command(cli.Command{
+		Name: "dismiss", Usage: "nobody waits for these any more: parked, pending or expected ones end as failed", ArgsUsage: "ID…",
+		Description: "An ID - reads ids from standard input, one a line. A newer event takes them up again, and so do fetch and retry.",
+		Flags: []cli.Flag{
+			jobFlag(), &cli.StringFlag{Name: "reason", Usage: "`TEXT` to keep on record"}, jsonFlag(),
+		},
+		Action: a.dismiss,
+	})
+}
+
+func (a *app) dismiss(c *cli.Context) error {
+	reason := c.String("reason")
+	if reason == "" && c.Args().Present() {
+		return usage("dismiss needs a reason, which stays on record").with("recibo dismiss ID… --reason TEXT")
+	}
+	return a.ask(c, console.CallDismiss, wish{}, console.IDs{Job: c.Bool("job"), Reason: reason})
+}
+
 // ask makes a call about the reports named by the arguments and shows how they stand.
 func (a *app) ask(c *cli.Context, call string, w wish, req console.IDs) error {
 	var err error
@@ -205,7 +224,7 @@ func (a *app) ask(c *cli.Context, call string, w wish, req console.IDs) error {
 	var troubles []string
 	item := func(m json.RawMessage) error {
 		r, err := decode[store.Receipt](m)
-		if err == nil && call != console.CallRetry {
+		if err == nil && call != console.CallRetry && call != console.CallDismiss {
 			troubles = append(troubles, notHome(r)...)
 		}
 		return errors.Join(err, show(m))

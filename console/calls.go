@@ -34,6 +34,7 @@ func (b *Backend) Calls() map[string]Call {
 		CallFetch:      typed(b.fetch),
 		CallWatch:      typed(b.watch),
 		CallRetry:      typed(b.retry),
+		CallDismiss:    typed(b.dismiss),
 		CallVerify:     typed(b.verify),
 		CallBackup:     typed(b.backup),
 		CallQuarantine: typed(b.quarantined),

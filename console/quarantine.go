@@ -127,8 +127,8 @@ func (b *Backend) releaseEntry(ctx context.Context, q *store.Quarantined, report
 	}
 	key, outcome, err := b.Agent.Release(ctx, q, report)
 	if errors.Is(err, agent.ErrNotVerified) {
-		return nil, &Error{Failed, fmt.Sprintf("event %d: %v", q.ID, err), "a key that was missing can be added to the configuration; " +
-			"what is forged stays out: recibo quarantine drop"}
+		return nil, &Error{Failed, fmt.Sprintf("event %d: %v", q.ID, err), "once a missing key is in the configuration, " +
+			"recibo quarantine release --verified admits all that it fits; what is forged stays out: recibo quarantine drop"}
 	}
 	return &Released{q.ID, key, outcome == store.Admitted}, err
 }

@@ -20,6 +20,7 @@ const (
 	CallFetch      = "fetch"
 	CallWatch      = "watch"
 	CallRetry      = "retry"
+	CallDismiss    = "dismiss"
 	CallVerify     = "verify"
 	CallBackup     = "backup"
 	CallQuarantine = "quarantine/list"
@@ -56,6 +57,7 @@ type IDs struct {
 	Job    bool          `json:"job,omitempty"`    // ids are of Fetcher's jobs
 	Force  bool          `json:"force,omitempty"`  // fetch
 	Wait   bool          `json:"wait,omitempty"`   // watch
+	Reason string        `json:"reason,omitempty"` // dismiss
 }
 
 // Outcome counts how the receipts of a call stand at its end. Each receipt is an item.

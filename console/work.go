@@ -185,6 +185,33 @@ func (b *Backend) retry(ctx context.Context, req IDs, out Stream) (any, error) {
 	return o, b.sendAll(ctx, keys, each)
 }
 
+func (b *Backend) dismiss(ctx context.Context, req IDs, out Stream) (any, error) {
+	var o Outcome
+	if req.Reason == "" {
+		return nil, Errorf(Usage, "a reason is needed: it stays on record")
+	}
+	keys, err := b.known(ctx, req.IDs, req.Job)
+	if err != nil {
+		return nil, err
+	}
+	for _, k := range keys {
+		r, err := b.Ledger.Get(ctx, k)
+		if err != nil {
+			return nil, err
+		}
+		switch {
+		case r.Intent != nil:
+			return nil, Errorf(Failed, "%s is being published just now", k)
+		case !agent.Dismissable(r):
+			return nil, Errorf(Failed, "%s is %s: it waits for nothing", k, r.State)
+		}
+	}
+	if err := b.Agent.Dismiss(ctx, keys, req.Reason); err != nil {
+		return nil, err
+	}
+	return o, b.sendAll(ctx, keys, tally(out, &o))
+}
+
 func (b *Backend) verify(ctx context.Context, req VerifyRequest, out Stream) (any, error) {
 	if b.Agent.Folder == nil {
 		return nil, Errorf(Busy, "the download folder is not open")
