@@ -33,7 +33,7 @@ type Config struct {
 	Objects           ObjectsConfig           `yaml:"objects" doc:"object store that results are in"`
 	Encrypted         string                  `yaml:"encrypted" doc:"without a storage key: refuse results, or deliver them as they are stored" enum:"refuse,deliver"`
 	MaxResult         setting.Size            `yaml:"max_result" doc:"largest result taken, before encryption"`
-	Memory            setting.Size            `yaml:"memory" doc:"memory that results may take together; each waits for its share"`
+	Memory            setting.Size            `yaml:"memory" doc:"memory that results of more than 1 MiB may take together; each waits for its share"`
 	Mode              string                  `yaml:"mode" doc:"octal mode of result files, set before publishing"`
 	LegacySignatures  bool                    `yaml:"legacy_signatures" doc:"accept the messages of Fetcher 1.x, whose signatures cover neither tenant nor route, and bind by their routing keys too"`
 	Sources           []SourceConfig          `yaml:"sources" doc:"several workers or tenants, each with its own keys; when set, other sources are quarantined"`

@@ -31,6 +31,7 @@ type Results struct {
 	largest int64      // fetcher.max_result
 	memory  int64      // fetcher.memory
 	shares  *semaphore.Weighted
+	small   int64 // smallResult
 	log     *slog.Logger
 	now     func() time.Time
 }
@@ -57,7 +58,7 @@ func NewResults(rc rest.Config, c Config, o Options) (*Results, error) {
 	if r.now == nil {
 		r.now = time.Now
 	}
-	r.shares = semaphore.NewWeighted(r.memory)
+	r.shares, r.small = semaphore.NewWeighted(r.memory), smallResult
 	shared := map[ObjectsConfig]*objects{}
 	for _, s := range all {
 		which := s.config.Objects
@@ -117,9 +118,9 @@ type Wanted struct {
 
 // Fetch gives a result to deliver, once its seal is opened and its length compared; what deliver returns is returned. Its
 // HMAC is verified while deliver runs: until Fetch has returned nil, whatever deliver made of the plaintext is nothing that
-// anybody may see, and after an error it must be thrown away. Fetch uses up one Acquire, whatever it returns. It waits for
-// its share of fetcher.memory: the share of a result that is larger than all of it is all of it, so that it runs alone. The
-// plaintext must not be changed, and must not be kept: it is wiped in the end. Other errors are *ResultError, or ctx.Err().
+// anybody may see, and after an error it must be thrown away. Fetch uses up one Acquire, whatever it returns. A result of
+// more than 1 MiB waits for its share of fetcher.memory: that of one which is larger than all of it is all of it, so that it
+// is the only one. The plaintext must not be changed, and must not be kept: it is wiped in the end. Other errors are *ResultError, or ctx.Err().
 func (r *Results) Fetch(ctx context.Context, i int, w Wanted, deliver func(plaintext []byte, proof Proof) error) error {
 	j, err := r.job(i, w)
 	if err == nil && j.source.storage.empty() {
@@ -135,11 +136,11 @@ func (r *Results) Fetch(ctx context.Context, i int, w Wanted, deliver func(plain
 			return err
 		}
 		began := r.now()
-		share := min(decodedSize(size)+chunkSize, r.memory)
-		if err := r.shares.Acquire(ctx, share); err != nil {
+		release, err := r.share(ctx, size)
+		if err != nil {
 			return err
 		}
-		defer r.shares.Release(share)
+		defer release()
 		started := r.now()
 		err = j.fetch(ctx, size, deliver)
 		if size >= largeObject {
@@ -151,6 +152,20 @@ func (r *Results) Fetch(ctx context.Context, i int, w Wanted, deliver func(plain
 			"took", r.now().Sub(started).String(), "ok", err == nil)
 		return err
 	})
+}
+
+// smallResult is up to which size, in bytes, a result waits for no share: one that is large and slow, or waits itself, must
+// not delay all the others. There are never more of these at a time than workers, whose buffers are as large.
+const smallResult = chunkSize
+
+// share waits for the memory that an object of size bytes needs.
+func (r *Results) share(ctx context.Context, size int64) (release func(), err error) {
+	need := decodedSize(size)
+	if need <= r.small {
+		return func() {}, nil
+	}
+	share := min(need+chunkSize, r.memory)
+	return func() { r.shares.Release(share) }, r.shares.Acquire(ctx, share)
 }
 
 // largeObject is from which size on memory is collected at once; below it, collecting costs more than waiting.

@@ -10,6 +10,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"time"
 
 	"recibo/rest"
 	"recibo/setting"
@@ -205,6 +206,7 @@ func TestResultsWaitForTheirShareOfMemory(t *testing.T) {
 	d.put(t, resultPath, seal(t, keyB, plaintext))
 	share := decodedSize(int64(len(seal(t, keyB, plaintext)))) + chunkSize
 	r := results(t, d.config(func(c *Config) { c.Memory = setting.Size(2*share + share/2) }))
+	r.small = 0
 	entered, leave := make(chan struct{}), make(chan struct{})
 	ended := make(chan error, 3)
 	start := func(ctx context.Context) {
@@ -258,11 +260,33 @@ func TestResultsWaitForTheirShareOfMemory(t *testing.T) {
 	}
 }
 
+// A large one may take long, and another that waits for it too.
+func TestASmallResultWaitsForNoShareOfMemory(t *testing.T) {
+	t.Parallel()
+	d := openDepot(t)
+	d.put(t, resultPath, seal(t, keyB, plaintext))
+	r := results(t, d.config())
+	if !r.shares.TryAcquire(r.memory) {
+		t.Fatal("the memory is not free")
+	}
+	if got, err := fetch(t.Context(), r, wanted(plaintext)); err != nil || !bytes.Equal(got, plaintext) {
+		t.Error(err)
+	}
+	large := bytes.Repeat(plaintext, int(smallResult)/len(plaintext)+1)
+	d.put(t, resultPath, seal(t, keyB, large))
+	ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := fetch(ctx, r, wanted(large)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("one of %d bytes did not wait: %v", len(large), err)
+	}
+}
+
 func TestFailedResultsGiveTheirShareBack(t *testing.T) {
 	t.Parallel()
 	d := openDepot(t)
 	d.put(t, resultPath, seal(t, keyC, plaintext))
 	r := results(t, d.config())
+	r.small = 0
 	got, err := fetch(t.Context(), r, wanted(plaintext))
 	expect(t, "sealed with another key", got, err, BadSeal)
 	if !r.shares.TryAcquire(r.memory) {
