@@ -140,6 +140,7 @@ func (a *Agent) Run(ctx context.Context) error {
 		wg.Go(func() { a.askAfterBindings(intake, s) })
 	}
 	wg.Go(func() { a.expectJobsOnSchedule(intake) })
+	wg.Go(func() { a.watchKeys(intake) })
 	wg.Go(func() { a.pollOnSchedule(intake) })
 	wg.Go(func() { a.pruneOnSchedule(intake) })
 	err := a.Work(intake)

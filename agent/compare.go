@@ -79,11 +79,14 @@ func (a *Agent) differs(r *store.Receipt, fresh bool, l *reporter.Report, startA
 }
 
 // foundByList makes a receipt due, and keeps the description for whoever works on it. It writes no state but that of a
-// new receipt.
+// new receipt, and of one that was dismissed.
 func (a *Agent) foundByList(r *store.Receipt, fresh bool, l *reporter.Report, asked time.Time) {
 	now := a.Now()
-	if fresh {
+	switch {
+	case fresh:
 		r.State, r.FoundBy = store.Pending, "poll"
+	case r.Dismissed:
+		r.State, r.Dismissed = store.Pending, false
 	}
 	r.Generation++
 	r.Due = now

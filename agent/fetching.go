@@ -35,6 +35,7 @@ type Fetcher interface {
 	JobGates(i int) []rest.GateStatus
 	Gates() []fetcher.NamedGate
 	Again(headers map[string]string, raw []byte, transport, origin string) hub.Delivery
+	KeyTrouble() error // why the keys of now can't be used, so that those from before stay in force
 }
 
 // fetching is the work for one Fetcher. Each has queues and workers of its own, so that the trouble of one never delays
@@ -99,6 +100,38 @@ func (a *Agent) jobLanes(workers int) []lane {
 		}
 	}
 	return lanes
+}
+
+// watchKeys tells of a file of keys that was replaced by one that can't be used: nothing else would, before a message comes
+// that is signed with the new key.
+func (a *Agent) watchKeys(ctx context.Context) {
+	if a.Fetcher == nil {
+		return
+	}
+	for told := ""; ; {
+		now := a.keyTrouble()
+		switch {
+		case now == told:
+		case now == "":
+			a.Log.Info("fetcher's keys can be used again")
+		default:
+			a.Log.Error("fetcher's keys can't be used; those from before stay in force", "error", now)
+		}
+		told = now
+		if !sleep(ctx, filesEvery) {
+			return
+		}
+	}
+}
+
+func (a *Agent) keyTrouble() string {
+	if a.Fetcher == nil {
+		return ""
+	}
+	if err := a.Fetcher.KeyTrouble(); err != nil {
+		return err.Error()
+	}
+	return ""
 }
 
 // works reports whether there is anybody to work on receipts of a kind. Those of another stay due.

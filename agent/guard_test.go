@@ -69,6 +69,87 @@ func TestADismissalDuringAnAttemptHolds(t *testing.T) {
 	}
 }
 
+// What a person dismisses while it comes gets no name, and what waits for its turn is not asked for.
+func TestADismissalKeepsTheFileAway(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, func(p *plan) { p.agent.Workers = 1 })
+	slow := []sandbox.Fault{{Kind: sandbox.SlowBytes, Bytes: 1000, Interval: 100 * time.Millisecond}}
+	begun := h.reporter.Add(sandbox.Report{Size: 20_000, Faults: slow})
+	queued := h.reporter.Add(sandbox.Report{Size: 1000})
+	h.work()
+	h.event("e-1", hub.ReportFinished, begun.ID)
+	h.eventually("the download has begun", func() bool { return len(h.Transfers()) == 1 }, func() string { return "" })
+	h.event("e-2", hub.ReportFinished, queued.ID)
+	h.eventually("the other waits", func() bool { return h.waiting() == 1 }, func() string { return "" })
+	if err := h.Dismiss(t.Context(), []store.Key{keyOf(begun.ID), keyOf(queued.ID)}, "cancelled"); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{begun.ID, queued.ID} {
+		if r := h.until(id, "its end", in(store.Failed)); !r.Dismissed || !r.Due.IsZero() || r.Intent != nil {
+			t.Error(describeReceipt(r))
+		}
+	}
+	h.holds()
+	if n := h.reporter.Requests().DownloadsOf[queued.ID]; n != 0 {
+		t.Errorf("what waited was asked for %d times", n)
+	}
+
+	// Its event takes it up again.
+	h.event("e-3", hub.ReportFinished, queued.ID)
+	h.until(queued.ID, "delivery", in(store.Delivered))
+	h.holds(queued.ID + ".pdf")
+}
+
+// Whoever waits for what a person dismisses is told.
+func TestADismissalEndsTheWaitForIt(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, nil)
+	report := h.reporter.Add(sandbox.Report{Status: sandbox.Processing})
+	h.work()
+	keys := []store.Key{keyOf(report.ID)}
+	watched, err := h.Watch(t.Context(), keys)
+	if err != nil {
+		t.Fatal(err)
+	}
+	h.until(report.ID, "it is in progress", in(store.Expected))
+	told, ended := make(chan store.State, 1), make(chan error, 1)
+	go func() {
+		ended <- h.Wait(t.Context(), watched, true, func(r *store.Receipt) error { told <- r.State; return nil })
+	}()
+	h.eventually("somebody waits", func() bool {
+		h.settles.mu.Lock()
+		defer h.settles.mu.Unlock()
+		return len(h.settles.listeners) > 0
+	}, func() string { return "" })
+	if err := h.Dismiss(t.Context(), keys, "cancelled"); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-ended; err != nil || <-told != store.Failed {
+		t.Errorf("the wait ended with %v", err)
+	}
+
+	// News take it up again, and it can be dismissed once more.
+	for what, again := range map[string]func() error{
+		"retry": func() error { _, err := h.Retry(t.Context(), keys); return err },
+		"watch": func() error { _, err := h.Watch(t.Context(), keys); return err },
+		"fetch": func() error { _, err := h.Fetch(t.Context(), keys, false); return err },
+		"event": func() error { h.event("e-1", hub.ReportFinished, report.ID); return nil },
+	} {
+		if err := again(); err != nil {
+			t.Fatal(err)
+		}
+		if r := h.receipt(report.ID); r.State == store.Failed || r.Dismissed {
+			t.Errorf("%s: %s", what, describeReceipt(r))
+		}
+		if err := h.Dismiss(t.Context(), keys, "cancelled"); err != nil {
+			t.Fatal(err)
+		}
+		if r := h.until(report.ID, "the second dismissal", in(store.Failed)); !r.Dismissed || !r.Due.IsZero() {
+			t.Errorf("%s: %s", what, describeReceipt(r))
+		}
+	}
+}
+
 // A list that was asked for before an event came may show an older completion than the event is about.
 func TestAListNeverAnswersForANewerEvent(t *testing.T) {
 	t.Parallel()

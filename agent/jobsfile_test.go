@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"context"
 	"errors"
 	"io/fs"
+	"log/slog"
 	"os"
 	"path/filepath"
 	"slices"
@@ -166,3 +168,32 @@ func TestAJobsFileThatIsNone(t *testing.T) {
 		}
 	}
 }
+
+// badKeys is a Fetcher whose file of keys was replaced by one that can't be used.
+type badKeys struct{ Fetcher }
+
+func (badKeys) KeyTrouble() error { return errors.New("entry 1 of keys.txt must be 64 hex digits") }
+
+func TestAKeyFileThatCanNotBeUsedIsToldOf(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, jobs())
+	h.Fetcher = badKeys{h.Fetcher}
+	log := make(lines, 16)
+	h.Log = slog.New(slog.NewTextHandler(log, nil))
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan struct{})
+	go func() { h.watchKeys(ctx); close(ended) }()
+	if line := <-log; !strings.Contains(line, "level=ERROR") || !strings.Contains(line, "entry 1 of keys.txt must be 64 hex digits") {
+		t.Errorf("logged: %s", line)
+	}
+	cancel()
+	<-ended
+	if s, err := h.Status(t.Context()); err != nil || s.Keys != "entry 1 of keys.txt must be 64 hex digits" {
+		t.Errorf("%q, %v", s.Keys, err)
+	}
+}
+
+// lines is a log that is read line by line.
+type lines chan string
+
+func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }

@@ -53,7 +53,7 @@ func (a *Agent) rehearse(ctx context.Context, t *transfer, outcome func(*transfe
 		if before == store.Partial || before == store.Failed {
 			names = append(names, r.ID) // it stands there with the earlier state
 		}
-	case r.State != store.Partial && r.State != store.Failed:
+	case r.State != store.Partial && r.State != store.Failed, r.Dismissed:
 		return
 	}
 	if err := a.writeManifests(r, names); err != nil {

@@ -68,7 +68,7 @@ func homeState(r *store.Receipt) store.State {
 // delivered clears what an undelivered receipt carries.
 func delivered(r *store.Receipt) {
 	r.State, r.Reason, r.FailedSources, r.SourcesKnown = homeState(r), "", nil, false
-	r.Attempts, r.Asked, r.Stale, r.Force = 0, 0, false, false
+	r.Attempts, r.Asked, r.Stale, r.Force, r.Dismissed = 0, 0, false, false, false
 }
 
 func (a *Agent) recordPartial(t *transfer, r *store.Receipt) {

@@ -16,9 +16,14 @@ import (
 
 // bringHome downloads one report, or fetches the result of one job, and gives it its place.
 func (a *Agent) bringHome(ctx context.Context, t *transfer) {
-	receive := a.receive
+	receive, cancel := a.receive, func() { a.Reporter.Cancel(rest.Download) }
 	if t.key.Kind == store.Job {
-		receive = a.receiveResult
+		receive, cancel = a.receiveResult, func() { a.Fetcher.Cancel(t.source) }
+	}
+	if r, err := a.Ledger.Get(ctx, t.key); err == nil && r.Dismissed {
+		cancel() // while it waited for its turn
+		a.finish(t)
+		return
 	}
 	rec, err := receive(ctx, t)
 	if err == nil {
@@ -38,6 +43,8 @@ func (a *Agent) bringHome(ctx context.Context, t *transfer) {
 	case errors.As(err, &call), errors.As(err, &result), errors.As(err, &format), errors.As(err, &name), onlyAPersonCanHelp(err),
 		errors.Is(err, errCut), errors.Is(err, errDiffer):
 		a.failed(ctx, t, err)
+	case errors.Is(err, errDismissed):
+		a.finish(t)
 	case errors.Is(err, downloads.ErrGone), errors.Is(err, store.ErrUnavailable), ctx.Err() != nil:
 		a.interrupted(ctx, t, err) // the lane of downloads waits for the folder
 	default:
@@ -104,7 +111,9 @@ func (a *Agent) publish(ctx context.Context, t *transfer, r *store.Receipt, rec 
 			a.settle(ctx, t, a.tookOver(intent.File))
 			return rec.staged.Discard()
 		}
-		if err := a.announce(ctx, t, intent, p.Foreign); err != nil {
+		if err = a.announce(ctx, t, intent, p.Foreign); errors.Is(err, errDismissed) {
+			break
+		} else if err != nil {
 			// The outcome of the commit may be unknown: the staged file stays until the ledger can be read again.
 			a.mu.Lock()
 			t.outlet.orphans[p.Staged] = t.key
@@ -200,9 +209,15 @@ func (a *Agent) intent(t *transfer, rec *received, p *downloads.Prepared, revisi
 	return i
 }
 
-// announce commits the intent, together with the description that it rests on.
+var errDismissed = errors.New("it was dismissed meanwhile")
+
+// announce commits the intent, together with the description that it rests on. Up to here a dismissal keeps the file away.
 func (a *Agent) announce(ctx context.Context, t *transfer, intent *store.Intent, foreign []string) error {
-	return a.Ledger.Change(context.WithoutCancel(ctx), []store.Key{t.key}, func(r *store.Receipt, _ bool) bool {
+	dismissed := false
+	err := a.Ledger.Change(context.WithoutCancel(ctx), []store.Key{t.key}, func(r *store.Receipt, _ bool) bool {
+		if dismissed = r.Dismissed; dismissed {
+			return false
+		}
 		t.describedOn(r)
 		r.Undescribed = t.described == nil
 		r.Intent = intent
@@ -211,6 +226,10 @@ func (a *Agent) announce(ctx context.Context, t *transfer, intent *store.Intent,
 		}
 		return true
 	})
+	if err == nil && dismissed {
+		return errDismissed
+	}
+	return err
 }
 
 // withdraw takes back an intent that nothing came of. Only then may the staged file go.

@@ -44,7 +44,10 @@ func (a *Agent) watch(ctx context.Context, keys []store.Key, onlyNew bool) (map[
 		}
 		switch r.State {
 		case store.Delivered, store.Encrypted, store.Failed:
-			return false // it has ended
+			if !r.Dismissed {
+				return false // it has ended
+			}
+			r.State, r.Dismissed = store.Expected, false
 		}
 		if fresh {
 			r.FoundBy, r.State = "watch", store.Expected
@@ -71,29 +74,33 @@ func (a *Agent) Retry(ctx context.Context, keys []store.Key) (map[store.Key]uint
 // dismissable are the states of receipts that wait for something.
 var dismissable = []store.State{store.Pending, store.Expected, store.Parked}
 
-// Dismissable reports whether a receipt waits for something. One that is just being published does not: it is home.
+// Dismissable reports whether a receipt waits for something. One that is just being published does not, nor does one whose
+// file is home: that never degrades.
 func Dismissable(r *store.Receipt) bool {
-	return slices.Contains(dismissable, r.State) && r.Intent == nil
+	return slices.Contains(dismissable, r.State) && r.Intent == nil && r.Newest() == nil
 }
 
 // Dismiss ends what a person no longer waits for. It stays on record as failed, with the reason given, until a newer event,
 // a list that says something new, or a person takes it up again.
 func (a *Agent) Dismiss(ctx context.Context, keys []store.Key, reason string) error {
 	_, err := a.ask(ctx, keys, func(r *store.Receipt, fresh bool) bool { return !fresh && a.dismiss(r, reason) })
-	return err
+	if err != nil {
+		return err
+	}
+	for _, k := range keys {
+		a.Log.Info(string(k.Kind)+" dismissed", string(k.Kind), k.ID, "reason", reason)
+		a.settles.raise(k) // somebody may wait for it
+	}
+	return nil
 }
 
-// dismiss counts as handled whatever was asked for before. By that conclude knows it.
+// dismiss counts as handled whatever was asked for before.
 func (a *Agent) dismiss(r *store.Receipt, reason string) bool {
 	if !Dismissable(r) {
 		return false
 	}
-	r.State, r.Reason = store.Failed, "dismissed: "+reason
-	if r.Newest() != nil {
-		r.State = homeState(r)
-	}
+	r.State, r.Reason, r.Dismissed = store.Failed, "dismissed: "+reason, true
 	r.Due, r.Urgent, r.Force, r.Stale = time.Time{}, false, false, false
-	r.Generation++
 	r.Handled = r.Generation
 	r.Note(a.Now(), r.Reason)
 	return true
@@ -119,6 +126,9 @@ func (a *Agent) Release(ctx context.Context, q *store.Quarantined, report string
 		adm.EventID = fmt.Sprintf("quarantine-%d", q.ID)
 	}
 	outcome, err := a.Ledger.Release(ctx, q.ID, adm)
+	if err == nil {
+		a.Log.Info("quarantined event released", "entry", q.ID, string(adm.Receipt.Kind), adm.Receipt.ID)
+	}
 	a.Wake()
 	return adm.Receipt, outcome, err
 }
@@ -131,6 +141,9 @@ func (a *Agent) ReleaseVerified(ctx context.Context, q *store.Quarantined) (stor
 		return 0, err
 	}
 	outcome, err := a.Ledger.ReleaseUndisputed(ctx, q.ID, adm)
+	if err == nil && outcome != store.Conflict {
+		a.Log.Info("quarantined event released: it is verified now", "entry", q.ID, "job", adm.Receipt.ID)
+	}
 	a.Wake()
 	return outcome, err
 }
@@ -152,9 +165,10 @@ const maxEventID = 1024
 
 func (a *Agent) makeDue(r *store.Receipt, fresh bool, note string) {
 	now := a.Now()
-	if fresh || r.State == store.Parked {
+	if fresh || r.State == store.Parked || r.Dismissed {
 		r.State = store.Pending
 	}
+	r.Dismissed = false
 	r.Generation++
 	r.Attempts, r.Asked, r.Due = 0, 0, now
 	r.Note(now, note)

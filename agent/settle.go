@@ -165,10 +165,8 @@ func (a *Agent) conclude(t *transfer, r *store.Receipt, outcome func(*transfer, 
 	force, urgent := r.Force, r.Urgent
 	r.Due = time.Time{}
 	outcome(t, r)
-	if before.Handled > t.generation && before.Due.IsZero() { // dismissed during the attempt
-		if len(r.Files) == len(before.Files) {
-			*r = before
-		}
+	if before.Dismissed && len(r.Files) == len(before.Files) {
+		*r = before // during the attempt; only a file that is home already says otherwise
 		return
 	}
 	r.Handled = max(r.Handled, t.generation)

@@ -36,6 +36,7 @@ type Status struct {
 	Active    int          `json:"active"`           // receipts in a queue or with a worker
 	Ready     int          `json:"ready"`            // of them, described and waiting for a download
 	Folder    string       `json:"folder,omitempty"` // why downloads are paused
+	Keys      string       `json:"keys,omitempty"`   // why fetcher's keys of now are not in force
 	LastSweep *SweepResult `json:"last_sweep,omitempty"`
 	Silent    bool         `json:"silent"`
 	At        time.Time    `json:"at"`
@@ -65,7 +66,7 @@ func (a *Agent) waiting() int {
 func (a *Agent) Status(ctx context.Context) (Status, error) {
 	reason := a.paused()
 	s := Status{
-		Counts: a.Counts(), Working: a.Working(), Active: a.Active(), Ready: a.waiting(), Folder: reason,
+		Counts: a.Counts(), Working: a.Working(), Active: a.Active(), Ready: a.waiting(), Folder: reason, Keys: a.keyTrouble(),
 		Silent: a.silent(ctx), At: a.Now(),
 	}
 	last, ok, err := a.LastSweep(ctx)

@@ -75,7 +75,7 @@ func (a *Agent) expectJobsOnSchedule(ctx context.Context) {
 			seen.trouble = err.Error()
 			a.Log.Warn("fetcher.jobs_file can't be read", "error", err)
 		}
-		if !sleep(ctx, jobsFileEvery) {
+		if !sleep(ctx, filesEvery) {
 			return
 		}
 	}
@@ -84,8 +84,8 @@ func (a *Agent) expectJobsOnSchedule(ctx context.Context) {
 // maxJobsFile is some 800,000 ids, in bytes.
 const maxJobsFile = 32 << 20
 
-// jobsFileEvery is how often the file is looked at.
-const jobsFileEvery = 10 * time.Second
+// filesEvery is how often a file is looked at that others may change.
+const filesEvery = 10 * time.Second
 
 // ExpectListed expects the jobs of fetcher.jobs_file that are not on record.
 func (a *Agent) ExpectListed(ctx context.Context) error {

@@ -186,6 +186,7 @@ func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []chec
 		results = append(results, checked{What: "quarantine", Verdict: warning, Detail: english.Plural(int(n), "event", "") + " could not be processed",
 			Remedy: "recibo quarantine list"})
 	}
+	results = append(results, checkAgent(c, &s))
 	if s.Agent.Working {
 		results = append(results, checkSubscriptions(s.Subscriptions)...)
 	}
@@ -195,6 +196,32 @@ func (a *app) checkLedger(ctx context.Context, c *config.Config) (results []chec
 			Remedy: "is the subscription's stream, durable and filter right? does the producer publish?"})
 	}
 	return results, s
+}
+
+// sweptWithin is how long ago the last sweep may be where no agent runs: cron's recibo poll is due once a day at least.
+const sweptWithin = 25 * time.Hour
+
+// checkAgent tells whether anything brings home what is due: an agent, or recibo poll by cron.
+func checkAgent(c *config.Config, s *console.StatusResult) checked {
+	r := checked{What: "agent"}
+	if s.Agent.Working {
+		r.Detail = fmt.Sprintf("runs as process %d, version %s", s.PID, s.Version)
+		return r
+	}
+	r.Detail = "none runs"
+	if !c.Reporter.Enabled {
+		return r
+	}
+	last := s.Agent.LastSweep
+	if last == nil {
+		r.Detail += ", and Reporter's list was never swept"
+	} else {
+		r.Detail += "; Reporter's list was swept " + ago(last.End)
+	}
+	if last == nil || time.Since(last.End) > sweptWithin {
+		r.Verdict, r.Remedy = warning, "start recibo run, or have cron start recibo poll"
+	}
+	return r
 }
 
 // checkSubscriptions tells how the running agent is bound: only it knows.
@@ -213,8 +240,9 @@ func checkSubscriptions(list []hub.Health) []checked {
 // checkFolder tries what publishing does: rights, room, rename, fsync.
 func (a *app) checkFolder(ctx context.Context, c downloads.Config, owner console.StatusResult) checked {
 	r := checked{What: "downloads", Detail: c.Dir}
+	taken := slices.Contains(owner.Folders, c.Dir)
 	look := func() (int64, error) { return downloads.Probe(ctx, c, owner.Instance) }
-	if !slices.Contains(owner.Folders, c.Dir) { // the next run makes it its own, or makes it
+	if !taken {
 		look = func() (int64, error) { return downloads.Preview(c, owner.Instance) }
 	}
 	free, err := look()
@@ -230,6 +258,11 @@ func (a *app) checkFolder(ctx context.Context, c downloads.Config, owner console
 		return r
 	}
 	r.Detail = fmt.Sprintf("%s, %s free", c.Dir, humanize.IBytes(uint64(free)))
+	if !taken && owner.Instance != "" {
+		r.Verdict = warning
+		r.Detail += "; it is new to this ledger, and the next recibo run makes it its own"
+		r.Remedy = "is it right? what was delivered before stays in the folder from before"
+	}
 	if free < int64(c.MinFree) {
 		r.Verdict, r.Remedy = bad, "make room, or lower downloads.min_free"
 		r.Detail += ", which is below downloads.min_free"

@@ -79,6 +79,9 @@ func checkQueue(ctx context.Context, section hub.AMQPConfig, f *fetcher.Fetcher)
 	case err != nil:
 		r.Verdict, r.Detail = bad, err.Error()
 		r.Remedy = "is fetcher.amqp.urls right, is the broker there, and may this user read the queue?"
+		if rest.KindOf(err) == rest.BadTLS {
+			r.Remedy = "look at fetcher.amqp.tls, and at the certificate of the broker"
+		}
 	case found.Lost != "":
 		r.Verdict, r.Detail = warning, found.Lost
 		r.Remedy = fmt.Sprintf("start recibo run, or have queue %s bound to exchange %s", section.Queue, section.Exchange)
@@ -135,6 +138,9 @@ func checkObjects(ctx context.Context, f *fetcher.Fetcher, i int, known fetcher.
 	case err != nil:
 		r.Verdict, r.Detail = bad, err.Error()
 		r.Remedy = "look at " + f.Section(i) + ".objects: endpoint, bucket, access key and its right to read"
+		if errors.As(err, &answer) && answer.BadTLS() {
+			r.Remedy = "look at " + f.Section(i) + ".objects.tls, and at the certificate of the store"
+		}
 		return r
 	}
 	switch {

@@ -14,11 +14,13 @@ import (
 	"os/signal"
 	"strings"
 	"syscall"
+	"time"
 
 	"github.com/lmittmann/tint"
 	"github.com/urfave/cli/v2"
 
 	"recibo/config"
+	"recibo/console"
 	"recibo/setting"
 )
 
@@ -162,6 +164,28 @@ func (a *app) load(c *cli.Context) (*config.Loaded, error) {
 		a.tell("warning: %s", w)
 	}
 	return loaded, nil
+}
+
+// loadBeside is load for commands that a running agent answers. What is wrong in sections that finding it does not need, a
+// file of keys say, must keep nobody from asking how it does.
+func (a *app) loadBeside(c *cli.Context) (*config.Loaded, error) {
+	loaded, err := a.load(c)
+	var wrong *config.Error
+	if !errors.As(err, &wrong) || !wrong.Spares("store", "console") {
+		return loaded, err
+	}
+	rest := wrong.Rest
+	ctx, cancel := context.WithTimeout(c.Context, time.Second)
+	defer cancel()
+	agent, missing := console.Dial(ctx, rest.Config.Console.Path(rest.Config.Store.Path))
+	if missing != nil {
+		return nil, err
+	}
+	agent.Close()
+	for _, p := range wrong.Problems {
+		a.tell("warning: the agent that runs could not start again with this: %s", p)
+	}
+	return rest, nil
 }
 
 // fits checks what sections ask of each other.

@@ -27,7 +27,7 @@ func (a *app) backup(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	loaded, err := a.load(c)
+	loaded, err := a.loadBeside(c)
 	if err != nil {
 		return err
 	}

@@ -34,7 +34,7 @@ func (a *app) list(c *cli.Context) error {
 	if err != nil {
 		return err
 	}
-	loaded, err := a.load(c)
+	loaded, err := a.loadBeside(c)
 	if err != nil {
 		return err
 	}
@@ -135,7 +135,7 @@ func (a *app) show(c *cli.Context) error {
 	if c.NArg() != 1 {
 		return usage("show takes one id")
 	}
-	loaded, err := a.load(c)
+	loaded, err := a.loadBeside(c)
 	if err != nil {
 		return err
 	}

@@ -5,6 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/dustin/go-humanize/english"
@@ -44,7 +45,7 @@ func (a *app) quarantineCommand() *cli.Command {
 }
 
 func (a *app) quarantineList(c *cli.Context) error {
-	loaded, err := a.load(c)
+	loaded, err := a.loadBeside(c)
 	if err != nil {
 		return err
 	}
@@ -97,7 +98,9 @@ func (a *app) quarantineShow(c *cli.Context) error {
 	for _, name := range slices.Sorted(maps.Keys(q.Headers)) {
 		a.print("%s: %s", oneLine(headerName(q.Feed, name)), oneLine(q.Headers[name]))
 	}
-	a.print("%s", strconv.QuoteToGraphic(string(q.Data)))
+	if q.Open() {
+		a.print("%s", strconv.QuoteToGraphic(string(q.Data)))
+	}
 	return nil
 }
 
@@ -136,7 +139,7 @@ func (a *app) releaseVerified(c *cli.Context) error {
 	if c.NArg() > 0 || c.IsSet("report") {
 		return usage("quarantine release takes either numbers or --verified")
 	}
-	loaded, err := a.load(c)
+	loaded, err := a.loadBeside(c)
 	if err != nil {
 		return err
 	}
@@ -150,14 +153,22 @@ func (a *app) releaseVerified(c *cli.Context) error {
 	for _, n := range res.Disputed {
 		a.tell("event %d contradicts one that was admitted: recibo quarantine release %d says that it counts", n, n)
 	}
+	if res.Admitted+res.Repeated == 0 && res.Left+len(res.Disputed) > 0 {
+		return silent(exitFailed)
+	}
 	return nil
 }
 
 func (a *app) quarantineDrop(c *cli.Context) error {
-	if c.String("reason") == "" {
+	reason := strings.TrimSpace(c.String("reason"))
+	if reason == "" {
 		return usage("quarantine drop needs a reason, which stays on record").with("recibo quarantine drop N --reason TEXT")
 	}
-	return a.entries(c, console.CallDrop, console.EntryRequest{Reason: c.String("reason")}, nil, nil)
+	err := a.entries(c, console.CallDrop, console.EntryRequest{Reason: reason}, nil, nil)
+	if err == nil {
+		a.tell("%s dropped", english.PluralWord(c.NArg(), "the event is", "the events are"))
+	}
+	return err
 }
 
 const seeNumbers = "recibo quarantine list shows the numbers"
@@ -176,7 +187,7 @@ func (a *app) entries(c *cli.Context, call string, req console.EntryRequest, ite
 	}
 	slices.Sort(req.IDs)
 	req.IDs = slices.Compact(req.IDs)
-	loaded, err := a.load(c)
+	loaded, err := a.loadBeside(c)
 	if err != nil {
 		return err
 	}

@@ -17,7 +17,7 @@ func (a *app) statusCommand() *cli.Command {
 }
 
 func (a *app) status(c *cli.Context) error {
-	loaded, err := a.load(c)
+	loaded, err := a.loadBeside(c)
 	if err != nil {
 		return err
 	}
@@ -72,6 +72,9 @@ func (a *app) showStatus(s *console.StatusResult) {
 	}
 	if s.Agent.Folder != "" {
 		a.print("downloads      paused: %s", oneLine(s.Agent.Folder))
+	}
+	if s.Agent.Keys != "" {
+		a.print("keys           those from before are in force: %s", oneLine(s.Agent.Keys))
 	}
 	a.print("in work        %d, of which %d wait for a download", s.Agent.Active, s.Agent.Ready)
 }

@@ -24,7 +24,7 @@ func (a *app) verifyCommand() *cli.Command {
 }
 
 func (a *app) verify(c *cli.Context) error {
-	loaded, err := a.load(c)
+	loaded, err := a.loadBeside(c)
 	if err != nil {
 		return err
 	}

@@ -37,6 +37,7 @@ type receiptJSON struct {
 	Events        []string        `json:"events"`
 	FoundBy       string          `json:"found_by"`
 	Stale         bool            `json:"stale"`
+	Dismissed     bool            `json:"dismissed,omitempty"` // failed by a person's word
 	Undescribed   bool            `json:"undescribed"`
 	Template      string          `json:"template,omitempty"`
 	Tenant        string          `json:"tenant,omitempty"`
@@ -59,7 +60,7 @@ func viewOf(r *store.Receipt) receiptJSON {
 	v := receiptJSON{
 		Kind: r.Kind, ID: r.ID, State: r.State, Completed: r.CompletedAt, FailedSources: []failedSource{},
 		SourcesKnown: r.SourcesKnown, Reason: r.Reason, Attempts: r.Attempts, Events: r.Events, FoundBy: r.FoundBy,
-		Stale: r.Stale, Undescribed: r.Undescribed, Template: r.TemplateID, Tenant: r.Tenant, Source: r.Source, Authority: r.Authority, Metadata: r.Metadata, Created: r.Created, Updated: r.Updated,
+		Stale: r.Stale, Dismissed: r.Dismissed, Undescribed: r.Undescribed, Template: r.TemplateID, Tenant: r.Tenant, Source: r.Source, Authority: r.Authority, Metadata: r.Metadata, Created: r.Created, Updated: r.Updated,
 	}
 	if f := r.Newest(); f != nil {
 		v.File, v.Dir, v.Size, v.SHA256, v.Revision, v.Rows, v.HMAC = f.Name, f.Dir, f.Size, f.SHA256, f.Revision, f.Rows, f.HMAC

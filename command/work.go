@@ -78,7 +78,7 @@ func (a *app) poll(c *cli.Context) error {
 	if err == nil {
 		err = a.pollEnd(c, res)
 	}
-	if err == nil && troubles {
+	if err == nil && (troubles || res.Quarantined > 0) {
 		err = silent(exitFailed)
 	}
 	return err
@@ -127,6 +127,9 @@ func (a *app) pollEnd(c *cli.Context, res console.PollResult) error {
 		for _, id := range res.Sweep.Missing {
 			a.print("%s", id)
 		}
+	}
+	if res.Quarantined > 0 {
+		a.tell("recibo: %s quarantined: recibo quarantine list says why", english.Plural(res.Quarantined, "event was", "events were"))
 	}
 	if res.StillDue > 0 {
 		a.tell("recibo: %s still due; the next poll or a running agent goes on",
@@ -190,21 +193,29 @@ func (a *app) retry(c *cli.Context) error {
 
 func (a *app) dismissCommand() *cli.Command {
 	return a.command(cli.Command{
-		Name: "dismiss", Usage: "nobody waits for these any more: parked, pending or expected ones end as failed", ArgsUsage: "ID…",
-		Description: "An ID - reads ids from standard input, one a line. A newer event takes them up again, and so do fetch and retry.",
+		Name: "dismiss", Usage: "nobody waits for these any more: parked, pending or expected ones end as failed", ArgsUsage: "ID… | --state STATE",
+		Description: "An ID - reads ids from standard input, one a line. An event, a sweep that finds news, fetch, watch and retry take them up again.",
 		Flags: []cli.Flag{
-			jobFlag(), &cli.StringFlag{Name: "reason", Usage: "`TEXT` to keep on record"}, jsonFlag(),
+			jobFlag(), &cli.StringSliceFlag{Name: "state", Usage: "all receipts in `STATE`, such as parked"},
+			&cli.StringFlag{Name: "reason", Usage: "`TEXT` to keep on record"}, jsonFlag(),
 		},
 		Action: a.dismiss,
 	})
 }
 
 func (a *app) dismiss(c *cli.Context) error {
-	reason := c.String("reason")
-	if reason == "" && c.Args().Present() {
+	states, err := stateFlag(c)
+	if err != nil {
+		return err
+	}
+	reason := strings.TrimSpace(c.String("reason"))
+	switch {
+	case (len(states) > 0) == c.Args().Present():
+		return usage("dismiss takes either ids or --state")
+	case reason == "":
 		return usage("dismiss needs a reason, which stays on record").with("recibo dismiss ID… --reason TEXT")
 	}
-	return a.ask(c, console.CallDismiss, wish{}, console.IDs{Job: c.Bool("job"), Reason: reason})
+	return a.ask(c, console.CallDismiss, wish{}, console.IDs{States: states, Job: c.Bool("job"), Reason: reason})
 }
 
 // ask makes a call about the reports named by the arguments and shows how they stand.
@@ -215,7 +226,7 @@ func (a *app) ask(c *cli.Context, call string, w wish, req console.IDs) error {
 			return err
 		}
 	}
-	loaded, err := a.load(c)
+	loaded, err := a.loadBeside(c)
 	if err != nil {
 		return err
 	}

@@ -40,6 +40,10 @@ func Load(path string, environ []string) (*Loaded, error) {
 	}
 	src := source{file: path, dir: l.Dir, data: data, env: newEnvironment(environ)}
 	if l.origins, l.Warnings, err = l.model.load(src, &l.Config); err != nil {
+		var wrong *Error
+		if errors.As(err, &wrong) && l.origins != nil {
+			wrong.Rest = l
+		}
 		return nil, err
 	}
 	return l, nil

@@ -46,7 +46,18 @@ func (p Problem) String() string {
 }
 
 // Error is everything that is wrong with a configuration, in the order of the file, then of the environment.
-type Error struct{ Problems []Problem }
+type Error struct {
+	Problems []Problem
+	Rest     *Loaded // with the values that could be read, and the defaults of others; nil where the file could not be
+}
+
+// Spares reports whether all that is wrong is inside other sections than these.
+func (e *Error) Spares(sections ...string) bool {
+	return e.Rest != nil && !slices.ContainsFunc(e.Problems, func(p Problem) bool {
+		section, _, inside := strings.Cut(p.Key, ".")
+		return !inside || slices.Contains(sections, section) || e.Rest.model.find(section) == nil
+	})
+}
 
 // Error writes one line per problem.
 func (e *Error) Error() string {
@@ -74,7 +85,7 @@ func failure(problems []Problem, secrets []string) error {
 		problems[i].Key = hideUser(problems[i].Key) // an unknown key may be an address in the wrong place
 		problems[i].Text = scrub(problems[i].Text, secrets)
 	}
-	return &Error{problems}
+	return &Error{Problems: problems}
 }
 
 func rank(p Problem) int {

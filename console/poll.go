@@ -33,6 +33,7 @@ func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, e
 	bounded, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	var res PollResult
+	quarantined := b.Agent.Counts().Quarantined
 	var undrained, unswept error // the trouble of one keeps nobody from asking another
 	err := b.withProgress(ctx, out, func() error {
 		if req.Events {
@@ -58,6 +59,7 @@ func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, e
 	if err == nil {
 		err = b.Agent.Prune(ctx)
 	}
+	res.Quarantined = int(b.Agent.Counts().Quarantined - quarantined)
 	if counted := b.sumUp(ctx, began, out, &res); err == nil {
 		err = counted
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"strings"
 
 	"recibo/agent"
 	"recibo/hub"
@@ -61,11 +62,13 @@ func (b *Backend) open(ctx context.Context, ids []uint64) ([]*store.Quarantined,
 	var entries []*store.Quarantined
 	for _, id := range ids {
 		q, err := b.Ledger.Quarantined(ctx, id)
-		if err != nil {
+		switch {
+		case errors.Is(err, store.ErrNotFound):
+			return nil, Errorf(NotFound, "there is no quarantined event %d%s", id, unchanged(len(ids)))
+		case err != nil:
 			return nil, err
-		}
-		if !q.Open() {
-			return nil, Errorf(Failed, "event %d is closed: %s", id, q.Closed())
+		case !q.Open():
+			return nil, Errorf(Failed, "event %d is closed: %s%s", id, q.Closed(), unchanged(len(ids)))
 		}
 		entries = append(entries, q)
 	}
@@ -80,8 +83,8 @@ func (b *Backend) entry(ctx context.Context, req EntryRequest, _ Stream) (any, e
 }
 
 func (b *Backend) drop(ctx context.Context, req EntryRequest, _ Stream) (any, error) {
-	if req.Reason == "" {
-		return nil, Errorf(Usage, "a reason is needed: it stays on record")
+	if strings.TrimSpace(req.Reason) == "" {
+		return nil, Errorf(Usage, needsReason)
 	}
 	if _, err := b.open(ctx, req.IDs); err != nil {
 		return nil, err
@@ -146,6 +149,7 @@ func (b *Backend) releaseVerified(ctx context.Context) (any, error) {
 		switch outcome, err := b.Agent.ReleaseVerified(ctx, q); {
 		case errors.Is(err, agent.ErrNotVerified):
 			res.Left++
+		case errors.Is(err, store.ErrNotOpen), errors.Is(err, store.ErrNotFound): // somebody else has closed it meanwhile
 		case err != nil:
 			return res, err
 		case outcome == store.Admitted:

@@ -79,6 +79,8 @@ type PollResult struct {
 	Sweep    agent.SweepResult   `json:"sweep"`
 	States   map[store.State]int `json:"states"`    // of what changed during the poll
 	StillDue int                 `json:"still_due"` // pending when the time was over
+
+	Quarantined int `json:"quarantined"` // events, during the poll
 }
 
 // VerifyRequest says what is to follow from a verification.

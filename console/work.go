@@ -3,6 +3,8 @@ package console
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -160,18 +162,22 @@ func (b *Backend) sendAll(ctx context.Context, keys []store.Key, each func(*stor
 
 func (b *Backend) retry(ctx context.Context, req IDs, out Stream) (any, error) {
 	var o Outcome
-	each := tally(out, &o)
-	if len(req.States) == 0 {
-		keys, err := b.known(ctx, req.IDs, req.Job)
-		if err != nil {
-			return nil, err
-		}
-		if _, err := b.Agent.Retry(ctx, keys); err != nil {
-			return nil, err
-		}
-		return o, b.sendAll(ctx, keys, each)
+	keys, err := b.named(ctx, req)
+	if err != nil {
+		return nil, err
 	}
-	// The rows of a state move as they are retried: all of them are read before the first is changed.
+	if _, err := b.Agent.Retry(ctx, keys); err != nil {
+		return nil, err
+	}
+	return o, b.sendAll(ctx, keys, tally(out, &o))
+}
+
+// named are the receipts on record that a request means: by their ids, or all that are in a state.
+func (b *Backend) named(ctx context.Context, req IDs) ([]store.Key, error) {
+	if len(req.States) == 0 {
+		return b.known(ctx, req.IDs, req.Job)
+	}
+	// The rows of a state move as they are changed: all of them are read before the first is.
 	var keys []store.Key
 	for r, err := range b.Ledger.All(ctx, store.Query{States: req.States}) {
 		if err != nil {
@@ -179,18 +185,16 @@ func (b *Backend) retry(ctx context.Context, req IDs, out Stream) (any, error) {
 		}
 		keys = append(keys, r.Key())
 	}
-	if _, err := b.Agent.Retry(ctx, keys); err != nil {
-		return nil, err
-	}
-	return o, b.sendAll(ctx, keys, each)
+	return keys, nil
 }
 
+// dismiss changes nothing where one of those that were named can't be dismissed.
 func (b *Backend) dismiss(ctx context.Context, req IDs, out Stream) (any, error) {
 	var o Outcome
-	if req.Reason == "" {
-		return nil, Errorf(Usage, "a reason is needed: it stays on record")
+	if strings.TrimSpace(req.Reason) == "" {
+		return nil, Errorf(Usage, needsReason)
 	}
-	keys, err := b.known(ctx, req.IDs, req.Job)
+	keys, err := b.named(ctx, req)
 	if err != nil {
 		return nil, err
 	}
@@ -199,17 +203,34 @@ func (b *Backend) dismiss(ctx context.Context, req IDs, out Stream) (any, error)
 		if err != nil {
 			return nil, err
 		}
-		switch {
-		case r.Intent != nil:
-			return nil, Errorf(Failed, "%s is being published just now", k)
-		case !agent.Dismissable(r):
-			return nil, Errorf(Failed, "%s is %s: it waits for nothing", k, r.State)
+		if refusal := undismissable(r); refusal != "" {
+			return nil, Errorf(Failed, "%s %s%s", k, refusal, unchanged(len(keys)))
 		}
 	}
 	if err := b.Agent.Dismiss(ctx, keys, req.Reason); err != nil {
 		return nil, err
 	}
 	return o, b.sendAll(ctx, keys, tally(out, &o))
+}
+
+const needsReason = "a reason is needed: it stays on record"
+
+// unchanged is added to why one of several could not be had, since then none is.
+func unchanged(several int) string {
+	if several > 1 {
+		return "; nothing was changed"
+	}
+	return ""
+}
+
+func undismissable(r *store.Receipt) string {
+	switch {
+	case r.Intent != nil:
+		return "is being published just now"
+	case !agent.Dismissable(r) && !r.Dismissed:
+		return fmt.Sprintf("is %s: it waits for nothing", r.State)
+	}
+	return ""
 }
 
 func (b *Backend) verify(ctx context.Context, req VerifyRequest, out Stream) (any, error) {

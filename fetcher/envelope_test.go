@@ -245,8 +245,8 @@ func TestAKeyFileThatCanNotBeUsedIsNamedWhereNoKeyFits(t *testing.T) {
 	other, _ := foreign.message()
 	for _, step := range []struct{ what, content, note string }{
 		{"good", keyA, ""},
-		{"a typing error", keyB + "x", file + " must be 64 hex digits"},
-		{"empty", "", file + ": "},
+		{"a typing error", keyB + "x", "fetcher.external_hmac_key: entry 1 of " + file + " must be 64 hex digits"},
+		{"empty", "", "fetcher.external_hmac_key: " + file + ": "},
 		{"good again", keyA + "\n", ""},
 	} {
 		writeFile(t, file, step.content)

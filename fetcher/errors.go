@@ -49,6 +49,9 @@ type ResultError struct {
 	denied bool // of Auth: the access key is known, and may not read this object
 }
 
+// BadTLS reports whether certificates are in the way, which a person must mend.
+func (e *ResultError) BadTLS() bool { return e.badTLS }
+
 // Service reports whether this is the object store's trouble, which spends nobody's budget.
 func (e *ResultError) Service() bool { return e.Kind <= Server }
 

@@ -85,6 +85,9 @@ func (f *Fetcher) Name(i int) (source, tenant string) {
 	return "", ""
 }
 
+// KeyTrouble says which file of keys can't be used now, so that the keys from before stay in force; nil where all can.
+func (f *Fetcher) KeyTrouble() error { return f.sources.keyTrouble() }
+
 // Encrypted is what becomes of results that no storage key opens: Refuse or Deliver.
 func (f *Fetcher) Encrypted() string { return or(f.config.Encrypted, DefaultConfig().Encrypted) }
 

@@ -1,7 +1,6 @@
 package fetcher
 
 import (
-	"cmp"
 	"crypto/hkdf"
 	"crypto/sha256"
 	"encoding/base64"
@@ -111,14 +110,15 @@ func (k Key) MarshalText() ([]byte, error) { return []byte(k.String()), nil }
 // keyring is the keys of one setting. They are read again when their file changes; while what it holds can't be used,
 // the last good ones stay in force.
 type keyring struct {
+	key     string // in the configuration
 	secrets []setting.Secret
 
 	mu   sync.Mutex
 	keys []Key
 }
 
-func newKeyring(secrets []setting.Secret) (*keyring, error) {
-	r := &keyring{secrets: secrets}
+func newKeyring(key string, secrets []setting.Secret) (*keyring, error) {
+	r := &keyring{key: key, secrets: secrets}
 	_, err := r.read()
 	return r, err
 }
@@ -140,18 +140,23 @@ func (r *keyring) origin() string {
 	return " of " + first
 }
 
-// note is for what no key fits: it says where that may be because the file of the keys can't be used, so that older ones are
-// in force.
-func (r *keyring) note() string {
-	var err error
+// trouble says why the file of the keys can't be used now, so that older ones are in force.
+func (r *keyring) trouble() error {
 	for _, s := range r.secrets {
-		err = cmp.Or(err, s.Check())
+		if err := s.Check(); err != nil {
+			return fmt.Errorf("%s: %w", r.key, err)
+		}
 	}
-	_, unusable := r.read()
-	if err = cmp.Or(err, unusable); err == nil {
-		return ""
+	_, err := r.read()
+	return err
+}
+
+// note is for what no key fits: that may be because older ones are in force.
+func (r *keyring) note() string {
+	if err := r.trouble(); err != nil {
+		return fmt.Sprintf("; older keys are in force: %v", err)
 	}
-	return fmt.Sprintf("; older keys are in force, since those of now can't be used: %v", err)
+	return ""
 }
 
 func (r *keyring) read() ([]Key, error) {
@@ -162,7 +167,7 @@ func (r *keyring) read() ([]Key, error) {
 	for i, text := range texts {
 		key, err := ParseKey(text)
 		if err != nil {
-			return r.keys, fmt.Errorf("entry %d%s %w", i+1, r.origin(), err)
+			return r.keys, fmt.Errorf("%s: entry %d%s %w", r.key, i+1, r.origin(), err)
 		}
 		keys[i] = key
 	}

@@ -108,7 +108,7 @@ func TestKeysFollowTheirFileAndTheLastGoodOnesStay(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	ring, err := newKeyring(list)
+	ring, err := newKeyring("storage_key", list)
 	if err != nil {
 		t.Fatal(err)
 	}

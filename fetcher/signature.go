@@ -38,7 +38,7 @@ func (v *Verifier) verify(m *message) error {
 		return fmt.Errorf("signature: %w", err)
 	}
 	if !signedByAny(s.external.now(), sent, signed, m.body) {
-		return fmt.Errorf("signature: does not fit %s%s", m.covered(), s.external.note())
+		return fmt.Errorf("signature: does not fit %s by any key of %s%s", m.covered(), s.external.key, s.external.note())
 	}
 	if ahead := at.Sub(v.now()); ahead > v.tolerance {
 		return fmt.Errorf("signature: its time is %s ahead of this machine's clock, more than %s is not taken: one of the clocks is wrong",

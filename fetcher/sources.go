@@ -46,13 +46,21 @@ func newSources(c Config) (sources, error) {
 func newSource(key string, effective Config, own *SourceConfig) (*source, error) {
 	s := &source{key: key, own: own, config: effective}
 	var errs [2]error
-	if s.external, errs[0] = newKeyring(effective.ExternalHMACKey); errs[0] != nil {
-		errs[0] = fmt.Errorf("%s: %w", s.keyOf("external_hmac_key", own != nil && len(own.ExternalHMACKey) > 0), errs[0])
-	}
-	if s.storage, errs[1] = newKeyring(effective.StorageKey); errs[1] != nil {
-		errs[1] = fmt.Errorf("%s: %w", s.keyOf("storage_key", own != nil && len(own.StorageKey) > 0), errs[1])
-	}
+	s.external, errs[0] = newKeyring(s.keyOf("external_hmac_key", own != nil && len(own.ExternalHMACKey) > 0), effective.ExternalHMACKey)
+	s.storage, errs[1] = newKeyring(s.keyOf("storage_key", own != nil && len(own.StorageKey) > 0), effective.StorageKey)
 	return s, errors.Join(errs[:]...)
+}
+
+// keyTrouble says which file of keys can't be used now.
+func (all sources) keyTrouble() error {
+	for _, s := range all {
+		for _, ring := range []*keyring{s.external, s.storage} {
+			if err := ring.trouble(); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
 }
 
 // keyOf is the full name of a key that the source has of its own, or from the section.

@@ -45,13 +45,14 @@ type Receipt struct {
 
 	// Generation rises with every admission; an attempt settles only the generation that it started from.
 	Generation uint64    `json:"generation"`
-	Handled    uint64    `json:"handled"`          // the generation that the last attempt with an outcome started from
-	Due        time.Time `json:"due,omitzero"`     // when to work on it; zero: nothing to do
-	Urgent     bool      `json:"urgent,omitempty"` // asked for by a person: ahead of others
-	Force      bool      `json:"force,omitempty"`  // download even if the completion is on record
-	Stale      bool      `json:"stale,omitempty"`  // in progress for longer than agent.stale_after
-	Attempts   int       `json:"attempts"`         // answers about this very report that failed, since the last success
-	Asked      int       `json:"asked,omitempty"`  // descriptions that found it not ended, since the last change
+	Handled    uint64    `json:"handled"`             // the generation that the last attempt with an outcome started from
+	Due        time.Time `json:"due,omitzero"`        // when to work on it; zero: nothing to do
+	Urgent     bool      `json:"urgent,omitempty"`    // asked for by a person: ahead of others
+	Force      bool      `json:"force,omitempty"`     // download even if the completion is on record
+	Stale      bool      `json:"stale,omitempty"`     // in progress for longer than agent.stale_after
+	Dismissed  bool      `json:"dismissed,omitempty"` // failed by a person's word, until news takes it up again
+	Attempts   int       `json:"attempts"`            // answers about this very report that failed, since the last success
+	Asked      int       `json:"asked,omitempty"`     // descriptions that found it not ended, since the last change
 
 	FoundBy     string    `json:"found_by"`              // event, poll, watch, fetch: what first made it known
 	EventName   string    `json:"event_name,omitempty"`  // the newest event's name
