@@ -82,12 +82,10 @@ func (a *Agent) differs(r *store.Receipt, fresh bool, l *reporter.Report, startA
 // new receipt, and of one that was dismissed.
 func (a *Agent) foundByList(r *store.Receipt, fresh bool, l *reporter.Report, asked time.Time) {
 	now := a.Now()
-	switch {
-	case fresh:
+	if fresh {
 		r.State, r.FoundBy = store.Pending, "poll"
-	case r.Dismissed:
-		r.State, r.Dismissed = store.Pending, false
 	}
+	r.TakeUp(store.Pending)
 	r.Generation++
 	r.Due = now
 	r.Note(now, "listed by reporter as "+l.Status)

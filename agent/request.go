@@ -42,12 +42,10 @@ func (a *Agent) watch(ctx context.Context, keys []store.Key, onlyNew bool) (map[
 		if onlyNew && !fresh {
 			return false
 		}
+		r.TakeUp(store.Expected)
 		switch r.State {
 		case store.Delivered, store.Encrypted, store.Failed:
-			if !r.Dismissed {
-				return false // it has ended
-			}
-			r.State, r.Dismissed = store.Expected, false
+			return false // it has ended
 		}
 		if fresh {
 			r.FoundBy, r.State = "watch", store.Expected
@@ -165,10 +163,10 @@ const maxEventID = 1024
 
 func (a *Agent) makeDue(r *store.Receipt, fresh bool, note string) {
 	now := a.Now()
-	if fresh || r.State == store.Parked || r.Dismissed {
+	r.TakeUp(store.Pending)
+	if fresh || r.State == store.Parked {
 		r.State = store.Pending
 	}
-	r.Dismissed = false
 	r.Generation++
 	r.Attempts, r.Asked, r.Due = 0, 0, now
 	r.Note(now, note)

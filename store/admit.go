@@ -213,13 +213,13 @@ func (t *txn) putEvent(key []byte, e *EventRecord) {
 
 // makeDue gives a receipt a new generation to be settled, which whatever runs for the old one does not cover.
 func makeDue(r *Receipt, now time.Time) {
-	switch {
-	case r.State == "":
+	r.TakeUp(Pending)
+	switch r.State {
+	case "":
 		r.State, r.FoundBy = Pending, "event"
-	case r.State == Expected, r.State == Parked, r.Dismissed:
+	case Expected, Parked:
 		r.State = Pending
 	}
-	r.Dismissed = false
 	r.Generation++
 	r.Due = now
 	r.Attempts, r.Asked = 0, 0

@@ -143,6 +143,13 @@ func (r *Receipt) Newest() *File {
 	return &r.Files[len(r.Files)-1]
 }
 
+// TakeUp gives a receipt that was dismissed a state in which it is waited for again; others it leaves as they are.
+func (r *Receipt) TakeUp(state State) {
+	if r.Dismissed {
+		r.State, r.Dismissed, r.Reason = state, false, ""
+	}
+}
+
 // Note adds a line to the timeline.
 func (r *Receipt) Note(at time.Time, what string) {
 	r.Timeline = append(r.Timeline, Entry{at, what})
