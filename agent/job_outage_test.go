@@ -140,8 +140,9 @@ func unknownJobs(n int) []string {
 func TestResultsStayWithinTheirMemory(t *testing.T) {
 	t.Parallel()
 	const (
-		memory  = 256 << 10
-		large   = 512 << 10
+		memory  = 8 << 20
+		large   = 12 << 20
+		medium  = 1 << 20 // up to this size results wait for no share
 		workers = 12
 	)
 	var now, peak, exceeded, opened atomic.Int64
@@ -161,15 +162,15 @@ func TestResultsStayWithinTheirMemory(t *testing.T) {
 	}}
 	h := newHouse(t, jobs(counted(fetched), func(p *plan) {
 		p.agent.Workers = workers
-		p.jobs.section = func(c *fetcher.Config, _ []*sandbox.Fetcher) { c.Memory, c.MaxResult = memory, 4<<20 }
+		p.jobs.section = func(c *fetcher.Config, _ []*sandbox.Fetcher) { c.Memory, c.MaxResult = memory, 2*large }
 	}))
 	ids := []string{h.ended(0, sandbox.Job{Size: large}).ID}
-	for i := range 30 {
-		ids = append(ids, h.ended(0, sandbox.Job{Size: int64(20_000 + 4000*i)}).ID)
+	for i := range 20 {
+		ids = append(ids, h.ended(0, sandbox.Job{Size: medium + int64(20_000*(i+1))}).ID)
 	}
 	batch := make([]hub.Delivery, len(ids))
 	for i, id := range ids {
-		batch[(i+15)%len(ids)] = h.message(0, id, sandbox.Emission{}) // the large one in the middle
+		batch[(i+10)%len(ids)] = h.message(0, id, sandbox.Emission{}) // the large one in the middle
 	}
 	h.announced(batch...)
 	h.work()

@@ -38,7 +38,7 @@ type vector struct {
 const (
 	comesHome = "delivered"
 	ends      = "failed"
-	noFit     = "signature: does not fit time, tenant, job, exchange, routing key and body"
+	noFit     = "signature: does not fit time, tenant, job, exchange, routing key and body by any key of fetcher.external_hmac_key"
 )
 
 // outcomes of the vectors: what becomes of each is the same whether the messages of Fetcher 1.x are accepted or not.
