@@ -26,6 +26,7 @@ type wish struct {
 	work     bool // bring reports and results home
 	intake   bool // hold the subscriptions
 	takeOver bool // of the folder and the subscription of another ledger
+	once     bool // the owner lives for one call alone
 	log      *slog.Logger
 	config   string // where the configuration came from, for the log
 	step     func(agent.Step)
@@ -95,7 +96,11 @@ func own(c *config.Config, w wish) (_ *owner, err error) {
 		}
 	}
 	o.agent = agent.New(opts)
-	o.server.Offer((&console.Backend{Ledger: o.ledger, Agent: o.agent, Folders: o.taken, Version: version()}).Calls())
+	backend := &console.Backend{Ledger: o.ledger, Agent: o.agent, Folders: o.taken, Version: version()}
+	if w.once {
+		backend.Began = time.Now()
+	}
+	o.server.Offer(backend.Calls())
 	return o, nil
 }
 

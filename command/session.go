@@ -89,6 +89,7 @@ func (a *app) callOnce(ctx context.Context, c *config.Config, w wish, socket, na
 
 // callSelf serves the call that this process came for, and those of others meanwhile.
 func (a *app) callSelf(ctx context.Context, c *config.Config, w wish, socket, name string, request any, h console.Handlers, result any) error {
+	w.once = true
 	o, err := own(c, w)
 	if err != nil {
 		return err

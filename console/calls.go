@@ -20,7 +20,8 @@ import (
 type Backend struct {
 	Ledger  *store.Store
 	Agent   *agent.Agent
-	Folders []string // that the ledger has made its own
+	Folders []string  // that the ledger has made its own
+	Began   time.Time // of an owner that works for one call alone: all that changes since then is that call's
 	Version string
 }
 

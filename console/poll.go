@@ -30,6 +30,9 @@ func (b *Backend) poll(ctx context.Context, req PollRequest, out Stream) (any, e
 	}
 	began := time.Now()
 	deadline := began.Add(req.MaxTime)
+	if !b.Began.IsZero() {
+		began = b.Began
+	}
 	bounded, cancel := context.WithDeadline(ctx, deadline)
 	defer cancel()
 	var res PollResult
