@@ -1,6 +1,7 @@
 package store
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"strings"
@@ -111,15 +112,20 @@ func TestAClosedEntryStaysToAbsorbRedeliveries(t *testing.T) {
 
 func TestReleaseAdmits(t *testing.T) {
 	t.Parallel()
+	type release = func(*Store, context.Context, uint64, Admission) (Outcome, error)
 	for name, test := range map[string]struct {
-		before []Admission
-		want   Outcome
-		gen    uint64 // of the released event's receipt
-		events int64
+		release release
+		before  []Admission
+		want    Outcome
+		gen     uint64 // of the released event's receipt; 0: it has none
+		events  int64
 	}{
-		"a new event":                   {nil, Admitted, 1, 1},
-		"one that was admitted since":   {[]Admission{event("a", "r-a")}, Repeated, 1, 1},
-		"one whose id stands for other": {[]Admission{event("a", "r-other")}, Admitted, 1, 2},
+		"a new event":                           {(*Store).Release, nil, Admitted, 1, 1},
+		"one that was admitted since":           {(*Store).Release, []Admission{event("a", "r-a")}, Repeated, 1, 1},
+		"one whose id stands for other":         {(*Store).Release, []Admission{event("a", "r-other")}, Admitted, 1, 2},
+		"without a person, a new event":         {(*Store).ReleaseUndisputed, nil, Admitted, 1, 1},
+		"without a person, one admitted since":  {(*Store).ReleaseUndisputed, []Admission{event("a", "r-a")}, Repeated, 1, 1},
+		"without a person, one that is another": {(*Store).ReleaseUndisputed, []Admission{event("a", "r-other")}, Conflict, 0, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -128,47 +134,20 @@ func TestReleaseAdmits(t *testing.T) {
 			for _, a := range test.before {
 				l.admit([]Admission{a}, Admitted)
 			}
-			got, err := l.Release(t.Context(), 1, event("a", "r-a"))
+			got, err := test.release(l.Store, t.Context(), 1, event("a", "r-a"))
 			if err != nil || got != test.want {
 				t.Fatalf("%v, %v", got, err)
 			}
-			r := l.receipt(report("r-a"))
-			if r.Generation != test.gen || r.Due.IsZero() || l.stats().Events != test.events {
-				t.Errorf("receipt %+v, %d events", r, l.stats().Events)
-			}
-		})
-	}
-}
-
-func TestOnlyAPersonReleasesAConflict(t *testing.T) {
-	t.Parallel()
-	for name, test := range map[string]struct {
-		before []Admission
-		want   Outcome
-		open   int64
-	}{
-		"a new event":                   {nil, Admitted, 0},
-		"one that was admitted since":   {[]Admission{event("a", "r-a")}, Repeated, 0},
-		"one whose id stands for other": {[]Admission{event("a", "r-other")}, Conflict, 1},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l := newLedger(t)
-			l.admit([]Admission{kept("a")}, Kept)
-			for _, a := range test.before {
-				l.admit([]Admission{a}, Admitted)
-			}
-			got, err := l.ReleaseUndisputed(t.Context(), 1, event("a", "r-a"))
-			if err != nil || got != test.want {
-				t.Fatalf("%v, %v", got, err)
-			}
-			if s := l.stats(); s.Quarantined != test.open || s.Events != 1 {
+			s := l.stats()
+			if open := s.Quarantined == 1; open != (got == Conflict) || s.Events != test.events {
 				t.Errorf("%+v", s)
 			}
-			if got == Conflict {
+			if test.gen == 0 {
 				if _, err := l.Get(t.Context(), report("r-a")); !errors.Is(err, ErrNotFound) {
 					t.Errorf("a receipt was made: %v", err)
 				}
+			} else if r := l.receipt(report("r-a")); r.Generation != test.gen || r.Due.IsZero() {
+				t.Errorf("receipt %+v", r)
 			}
 		})
 	}
