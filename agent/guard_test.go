@@ -53,6 +53,7 @@ func TestADismissalDuringAnAttemptHolds(t *testing.T) {
 	} {
 		r := on(store.Pending, early)
 		r.Files, r.Generation, r.Handled, r.Due = nil, 3, 2, time.Now()
+		r.Timeline = make([]store.Entry, store.MaxTimeline)
 		if !h.dismiss(r, "nobody needs it") {
 			t.Fatalf("%s: refused", name)
 		}
@@ -63,7 +64,8 @@ func TestADismissalDuringAnAttemptHolds(t *testing.T) {
 		if r.State != test.state || !r.Due.IsZero() != test.due || r.Handled > r.Generation {
 			t.Errorf("%s: %s", name, describeReceipt(r))
 		}
-		if dismissed := r.Reason == "dismissed: nobody needs it"; dismissed != (test.state == store.Failed) && !test.due {
+		last := r.Timeline[len(r.Timeline)-1].What
+		if dismissed := last == "dismissed: nobody needs it" && r.Reason == last; dismissed != (test.state == store.Failed) {
 			t.Errorf("%s: %s", name, describeReceipt(r))
 		}
 	}

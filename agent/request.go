@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"recibo/hub"
@@ -69,27 +68,24 @@ func (a *Agent) Retry(ctx context.Context, keys []store.Key) (map[store.Key]uint
 	})
 }
 
-// dismissable are the states of receipts that wait for something.
-var dismissable = []store.State{store.Pending, store.Expected, store.Parked}
-
 // Dismissable reports whether a receipt waits for something. One that is just being published does not, nor does one whose
 // file is home: that never degrades.
 func Dismissable(r *store.Receipt) bool {
-	return slices.Contains(dismissable, r.State) && r.Intent == nil && r.Newest() == nil
+	waits := r.State == store.Pending || r.State == store.Expected || r.State == store.Parked
+	return waits && r.Intent == nil && r.Newest() == nil
 }
 
 // Dismiss ends what a person no longer waits for. It stays on record as failed, with the reason given, until a newer event,
 // a list that says something new, or a person takes it up again.
 func (a *Agent) Dismiss(ctx context.Context, keys []store.Key, reason string) error {
-	_, err := a.ask(ctx, keys, func(r *store.Receipt, fresh bool) bool { return !fresh && a.dismiss(r, reason) })
-	if err != nil {
-		return err
-	}
-	for _, k := range keys {
-		a.Log.Info(string(k.Kind)+" dismissed", string(k.Kind), k.ID, "reason", reason)
+	asked, err := a.ask(ctx, keys, func(r *store.Receipt, fresh bool) bool { return !fresh && a.dismiss(r, reason) })
+	for k, generation := range asked {
+		if generation > 0 { // it was not before
+			a.Log.Info(string(k.Kind)+" dismissed", string(k.Kind), k.ID, "reason", reason)
+		}
 		a.settles.raise(k) // somebody may wait for it
 	}
-	return nil
+	return err
 }
 
 // dismiss counts as handled whatever was asked for before.

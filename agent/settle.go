@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+	"slices"
 	"time"
 
 	"recibo/hub"
@@ -162,6 +163,9 @@ func (a *Agent) log(t *transfer) *slog.Logger {
 
 func (a *Agent) conclude(t *transfer, r *store.Receipt, outcome func(*transfer, *store.Receipt)) {
 	before := *r
+	if r.Dismissed {
+		before.Timeline = slices.Clone(r.Timeline) // a full one is written over in place
+	}
 	force, urgent := r.Force, r.Urgent
 	r.Due = time.Time{}
 	outcome(t, r)
